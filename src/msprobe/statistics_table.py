@@ -12,21 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from msprobe.messages import both
+
 # What kernels compute of the elements, and what it is. A number that a kernel has no answer to is left out or None: of
 # no elements there is the count alone, of bool no mean. Of complex numbers the magnitudes are the elements.
-NUMBERS = {
-    "count": "how many elements there are",
-    "single": "true of a tensor without dimensions, which is one value: its own mean, and nothing is counted for it",
-    "max": "the greatest; of bool whether any is true. NaN left out or not, as the kernel likes",
-    "min": "the least; of bool whether all are true",
-    "mean": "their mean, rounded as the framework answers in the tensor's type",
-    "norm": "the root of the sum of squares, rounded likewise; none of complex tensors of PyTorch",
-    "nan": "how many are NaN",
-    "inf": "how many are infinite; a complex number with a NaN in it is not",
-    "zero": "how many are zero",
-    "second": "the sum of the squares of element - mean, in a unit of the kernel's choice; none of bool or single",
-    "fourth": "the sum of its fourth powers, in the same unit",
-}
+NUMBERS = (
+    "count",  # how many elements there are
+    "single",  # true of a tensor without dimensions, which is one value: its own mean, and nothing is counted for it
+    "max",  # the greatest; of bool whether any is true. NaN left out or not, as the kernel likes
+    "min",  # the least; of bool whether all are true
+    "mean",  # their mean, rounded as the framework answers in the tensor's type
+    "norm",  # the root of the sum of squares, rounded likewise; none of complex tensors of PyTorch
+    "nan",  # how many are NaN
+    "inf",  # how many are infinite; a complex number with a NaN in it is not
+    "zero",  # how many are zero
+    "second",  # the sum of the squares of element - mean, in a unit of the kernel's choice; none of bool or single
+    "fourth",  # the sum of its fourth powers, in the same unit
+)
 # What a record tells whatever is asked for: counts, and whether an element is not finite.
 ALWAYS = frozenset({"count", "single", "nan", "inf", "zero"})
 
@@ -116,15 +118,15 @@ def _zeros(numbers: Numbers) -> float:
 
 # In the order in which they are written.
 TABLE = (
-    _usual("max", "Max", "max", "largest element", "none"),
-    _usual("min", "Min", "min", "least element", "none"),
-    _usual("mean", "Mean", "mean", "mean", "type"),
-    _usual("l2norm", "Norm", "norm", "L2 norm", "type"),
+    _usual("max", "Max", "max", both("largest element", "最大元素"), "none"),
+    _usual("min", "Min", "min", both("least element", "最小元素"), "none"),
+    _usual("mean", "Mean", "mean", both("mean", "均值"), "type"),
+    _usual("l2norm", "Norm", "norm", both("L2 norm", "L2 范数"), "type"),
     Statistic(
         name="kurtosis",
         key="Kurtosis",
         word="kurtosis",
-        meaning="Pearson's kurtosis, 3 of a normal distribution",
+        meaning=both("Pearson's kurtosis, 3 of a normal distribution", "Pearson 峰度，正态分布为 3"),
         needs=frozenset({"max", "min", "nan", "inf", "second", "fourth"}),
         make=_kurtosis,
         rounding="single",
@@ -135,7 +137,7 @@ TABLE = (
         name="zeros",
         key="Zeros",
         word="zeros",
-        meaning="share of elements that are zero, 0 to 1",
+        meaning=both("share of elements that are zero, 0 to 1", "为零的元素比例，0 到 1"),
         needs=frozenset({"zero"}),
         make=_zeros,
         rounding="none",
@@ -166,7 +168,7 @@ def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:
 
 def meanings(chosen: Iterable[Statistic]) -> dict[str, str]:
     """What the columns of the results say, by their words."""
-    return {one.word: f"{one.meaning}; None if not recorded" for one in chosen}
+    return {one.word: both("{}; None if not recorded", "{0}；没有采集时为 None", one.meaning) for one in chosen}
 
 
 def needed(chosen: Iterable[Statistic]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browser.stand_in_server import StandIn, serving
-from browser.waiting import eventually, selected, until
+from browser.waiting import eventually, page_text, selected, until
 
 pytestmark = pytest.mark.browser
 
@@ -28,9 +28,9 @@ def test_it_opens_with_the_verdict_and_at_the_first_divergence(visit: Any, addre
     assert eventually(page, lambda: page.locator("h1").inner_text().startswith("diverged at step 0"))
     assert eventually(page, lambda: selected(page) == FIRST)
     assert page.locator(".row.selected").is_visible()
-    assert eventually(
-        page, lambda: "an extra call multiplies its input by 1.5" in page.locator(".findings li").first.inner_text()
-    )
+    first = page.locator(".findings li").first
+    message = "an extra call multiplies its input by 1.5"  # of the stand-in
+    assert eventually(page, lambda: message in first.inner_text())
     assert page.title().endswith("msprobe")
 
 
@@ -296,7 +296,7 @@ def test_help_tells_keys_and_signs_and_closes(visit: Any, address: str) -> None:
 def test_a_single_run_shows_norms_and_where_nan_begins(visit: Any) -> None:
     with serving(StandIn(600, single=True)) as address:
         page = ready(visit(address))
-        assert eventually(page, lambda: page.locator(".row.selected .flags").inner_text() == "NaN or Inf starts here")
+        assert eventually(page, lambda: page.locator(".row.selected .flags").inner_text() == page_text("flag.born"))
         assert eventually(page, lambda: page.locator(".head").inner_text().split()[3:5] == ["Pass", "Norm"])
         page.keyboard.press("2")
         assert eventually(page, lambda: page.locator(".grid td.value").count() > 10)
@@ -437,11 +437,12 @@ class TestTrouble:
     def test_an_error_of_the_server_is_told_with_its_sentence(
         self, visit: Any, stand_in: StandIn, address: str, status: int, title: str
     ) -> None:
-        stand_in.fails["overview"] = (status, "dump.json is not what it was")
+        message = "dump.json is not what it was"
+        stand_in.fails["overview"] = (status, message)
         page = visit(address)
         alert = page.locator("[role=alert]")
         assert eventually(page, lambda: title in alert.inner_text())
-        assert eventually(page, lambda: "dump.json is not what it was" in alert.inner_text())
+        assert eventually(page, lambda: message in alert.inner_text())
         stand_in.fails.clear()
         alert.locator("button").click()
         ready(page)
@@ -457,20 +458,21 @@ class TestTrouble:
         assert eventually(page, lambda: page.locator(".findings ol > li").count() == 2)
 
     def test_a_row_that_cannot_be_read_says_why(self, visit: Any, stand_in: StandIn, address: str) -> None:
-        stand_in.fails["node"] = (404, "no record of that name")
+        message = "no record of that name"
+        stand_in.fails["node"] = (404, message)
         page = ready(visit(address))
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
-        assert eventually(page, lambda: "no record of that name" in page.locator(".pane [role=alert]").inner_text())
+        assert eventually(page, lambda: message in page.locator(".pane [role=alert]").inner_text())
 
     def test_a_server_that_has_ended_is_told(self, visit: Any, address: str) -> None:
         page = ready(visit(address))
         page.route("**/api/**", lambda route: route.abort())
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
-        assert eventually(page, lambda: "The server has ended" in page.locator(".pane [role=alert]").inner_text())
+        assert eventually(page, lambda: page_text("trouble.gone") in page.locator(".pane [role=alert]").inner_text())
 
     def test_a_wrong_token_is_told(self, visit: Any, address: str) -> None:
         page = visit(address.split("?")[0] + "?token=wrong")
-        assert eventually(page, lambda: "This address has no access" in page.locator("[role=alert]").inner_text())
+        assert eventually(page, lambda: page_text("trouble.token") in page.locator("[role=alert]").inner_text())
 
     def test_an_empty_dump_says_so(self, visit: Any, stand_in: StandIn, address: str) -> None:
         stand_in.overview = {**stand_in.overview, "places": [], "verdict": None, "curve": []}
@@ -479,7 +481,7 @@ class TestTrouble:
     def test_an_interrupted_recording_says_so(self, visit: Any, stand_in: StandIn, address: str) -> None:
         stand_in.overview["sides"][0]["interrupted"] = True
         page = ready(visit(address))
-        assert eventually(page, lambda: "This recording was interrupted" in page.locator(".verdict").inner_text())
+        assert eventually(page, lambda: page_text("interrupted.long") in page.locator(".verdict").inner_text())
 
 
 def test_many_notes_do_not_push_the_page_away(visit: Any, stand_in: StandIn, address: str) -> None:

@@ -12,10 +12,12 @@ import forked
 import numpy as np
 import pytest
 from browser.view_server import viewing
-from browser.waiting import eventually, selected, until
+from browser.waiting import eventually, page_text, selected, until
+from coded_texts import mentions
 from unit.diagnose.training import Plan, train
 
 from msprobe import cli
+from msprobe.messages import said
 
 pytestmark = pytest.mark.browser
 
@@ -146,7 +148,7 @@ def test_graph_files_show_their_steps_and_ranks(visit: Any, graphs: dict[str, Pa
         page = ready(visit(address))
         assert eventually(page, lambda: "erf" in selected(page) or "tanh" in selected(page))
         places = page.locator(".places option").all_inner_texts()
-        assert places == [f"step {step}, rank {rank}" for step in (0, 1) for rank in (0, 1)]
+        assert places == [f"step {step}, {said('rank', rank)}" for step in (0, 1) for rank in (0, 1)]
         assert eventually(
             page, lambda: page.locator(".whole [role=tab]").all_inner_texts() == ["Calls", "Layers", "Ranks"]
         )
@@ -193,8 +195,7 @@ def test_a_file_that_changes_while_the_page_is_open_is_told_with_what_to_do(visi
         alert = page.locator(".pane [role=alert]")
         alert.wait_for()
         assert eventually(page, lambda: "dump.json" in alert.inner_text())
-        assert eventually(page, lambda: "changed since it was opened" in alert.inner_text())
-        assert eventually(page, lambda: "run msprobe view again" in alert.inner_text())
+        assert eventually(page, lambda: mentions(alert.inner_text(), "file-changed-since"))
         file.unlink()
         page.reload()
         page.locator(".whole [role=alert]", has_text="vanished since it was opened").wait_for()
@@ -209,8 +210,7 @@ def test_a_step_that_cannot_be_compared_is_where_the_page_opens(visit: Any, tmp_
     with viewing(tmp_path / "candidate", tmp_path / "reference") as address:
         page = ready(visit(address))
         assert eventually(page, lambda: page.locator(".places select option:checked").inner_text() == "? step 1")
-        assert eventually(page, lambda: "This step cannot be compared" in page.locator(".verdict").inner_text())
-        assert eventually(
-            page, lambda: "the reference holds no record of this step" in page.locator(".verdict").inner_text()
-        )
+        assert eventually(page, lambda: page_text("place.incomparable") in page.locator(".verdict").inner_text())
+        note = said("no-record-of-step", "the reference")
+        assert eventually(page, lambda: note in page.locator(".verdict").inner_text())
         assert eventually(page, lambda: page.locator(".row .tag.bad").count() == 0)

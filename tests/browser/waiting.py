@@ -3,8 +3,10 @@ right behind a key or a click, fails now and then."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +33,10 @@ def selected(page: Any) -> str:
     """The full name of the selected row."""
     page.wait_for_selector(".row.selected")
     return str(page.locator(".row.selected .name").get_attribute("title"))
+
+
+def page_text(key: str) -> str:
+    """A text of the page, by its name in ``web/source/texts``."""
+    texts = (Path(__file__).parents[2] / "web" / "source" / "texts" / "en.ts").read_text("utf-8")
+    (found,) = re.findall(rf'^  "{re.escape(key)}": "(.*)",$', texts, re.MULTILINE)
+    return str(found)

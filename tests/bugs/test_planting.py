@@ -93,9 +93,9 @@ def test_each_mode_records_what_it_says(mode: str, tmp_path: Path) -> None:
 
 def test_an_edit_without_a_place_is_an_error() -> None:
     drawn = draw(PATTERNS["F05"], 0)
-    with pytest.raises(ValueError, match="is in the program 2 times, not 1"):
+    with pytest.raises(ValueError, match=" 2 times, not 1"):
         edited("a b a", (Edit("a", "c"),), drawn)
-    with pytest.raises(ValueError, match="@unknown was not drawn"):
+    with pytest.raises(ValueError, match="@unknown"):
         edited("a", (Edit("a", "@unknown"),), drawn)
 
 
@@ -139,7 +139,7 @@ class TestAnswers:
 
     def test_an_answer_that_names_nothing_is_an_error(self, tmp_path: Path) -> None:
         pair = record(PATTERNS["F05"], draw(PATTERNS["F05"], 0), "statistics", tmp_path / "pair")
-        with pytest.raises(ValueError, match="no recorded call answers"):
+        with pytest.raises(ValueError, match="no recorded call"):
             truth.resolve_one(pair, Answer(frozenset({"argument"}), api="nothing_like_it"))
 
 

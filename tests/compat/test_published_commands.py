@@ -45,7 +45,8 @@ def compare(version: str, candidate: Rank, reference: Rank, output: Path) -> lis
         }
         (output / "compare.json").write_text(json.dumps(asked))
         said = run_command(version, "-f", "pytorch", "compare", "-i", "compare.json", "-o", output, "-s", cwd=output)
-        assert "msprobe compare ends successfully" in said
+        ended = "msprobe compare ends successfully"
+        assert ended in said
         (sheet,) = output.glob("compare_result_*.xlsx")
         # Read where it was written: openpyxl is part of that environment, not of ours.
         convert = "import pandas, sys; pandas.read_excel(sys.argv[1]).to_csv(sys.argv[2], index=False)"
@@ -59,7 +60,8 @@ def compare(version: str, candidate: Rank, reference: Rank, output: Path) -> lis
             version, "compare", "-tp", candidate.folder / "dump.json", "-gp", reference.folder / "dump.json",
             "-o", output, cwd=output,
         )  # fmt: skip
-        assert "msprobe compare ends successfully" in said
+        ended = "msprobe compare ends successfully"
+        assert ended in said
         (table,) = output.glob("compare_result_*.csv")
     with table.open(newline="") as file:
         return list(csv.DictReader(file))

@@ -53,7 +53,7 @@ def all_at_once(port: int) -> None:
 
 def test_nobody_attacks(tmp_path: Path) -> None:
     text = attacked(tmp_path, lambda port: None)
-    assert "1 calls of 1 steps were checked, 0 of them are wrong" in text
+    assert mentions(text, "online-checked", calls=1, steps=1, wrong=0)
 
 
 def test_a_farewell_of_a_stranger_does_not_end_the_check(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import record
+from coded_texts import mentions
 from hand_made import call, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
@@ -112,7 +113,8 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path,
     file.write_text(file.read_text()[:-60]) if how == "cut" else file.unlink()
     done = run(tmp_path, "-o", tmp_path / "out")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.startswith("NOTHING FOUND IN WHAT COULD BE READ")
+    headline = "NOTHING FOUND IN WHAT COULD BE READ"
+    assert done.stdout.startswith(headline)
     content = json.loads((tmp_path / "out" / "check.json").read_text())
     assert len(content["unread"]) == 1
     assert content["unread"][0].startswith(said("cannot-be-read", "step 1", ""))
@@ -122,7 +124,7 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path,
 def test_a_rank_that_was_killed_earlier_than_another_is_told(tmp_path: Path) -> None:
     for step, rank in ((0, 0), (0, 1), (1, 0)):
         write_part(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
-    assert "step 1: rank 1 is missing, which other steps have" in " ".join(run(tmp_path).stdout.split())
+    assert mentions(" ".join(run(tmp_path).stdout.split()), "rank-missing-in-step", step=1, ranks=1)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_verdict_is_that_of_one_rank_after_the_other(
     assert expected.status == "diverged"
     assert len(expected.findings) > 1
     assert verdict_bytes(found) == verdict_bytes(expected)
-    assert told == [f"step 0, rank {rank}, {rank + 1} of 12" for rank in range(4)]
+    assert told == [said("job-of-jobs", f"step 0, rank {rank}", rank + 1, 12) for rank in range(4)]
 
 
 @pytest.mark.parametrize(("engine", "jobs"), AT_ONCE)
@@ -99,7 +99,7 @@ def test_an_error_of_one_rank_is_one_line(ranks: tuple[Path, Path], tmp_path: Pa
     # The command goes on with the ranks that can be read.
     done = msprobe(broken, ranks[1], "--jobs", "2")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.startswith("AGREE in what could be read: ")
+    assert done.stdout.startswith(f"AGREE{said('share-read')}: ")
     assert said("cannot-be-read", "candidate: step 0, rank 2", "") in " ".join(done.stdout.split())
     assert "1 step, 3 ranks" in done.stdout
 

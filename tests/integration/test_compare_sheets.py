@@ -12,6 +12,7 @@ from coded_texts import mentions
 from unit.diagnose.training import Plan, train
 
 from msprobe.cli import main
+from msprobe.messages import said
 
 STEPS = 4
 OTHER = {"arguments": {"blocks.1.mul": {1: 0.25}}}
@@ -41,7 +42,7 @@ def test_are_written_of_the_step_where_they_part_and_of_all_its_ranks(tmp_path: 
     assert sheets(tmp_path / "out") == [
         f"compare_result_step0_rank{rank}.{kind}" for rank in (0, 1) for kind in ("csv", "xlsx")
     ]
-    assert "no tables of 3 steps (the same but for rounding, or later): --all-steps writes them, too" in text
+    assert said("tables-left-out-later", said("so-many-steps", 3)) in text
 
 
 @pytest.mark.parametrize("planted", [{}, {"noise": 2e-7}], ids=["the same", "rounding"])
@@ -49,7 +50,7 @@ def test_are_not_written_of_steps_that_agree(tmp_path: Path, reference: Path, pl
     one = train(tmp_path / "one", *[Plan(steps=STEPS, **planted)] * 2)  # type: ignore[arg-type]
     status, text = run(one, reference, "-o", tmp_path / "out", "--csv")
     assert (status, sheets(tmp_path / "out")) == (0, [])
-    assert "no tables of 4 steps (the same but for rounding): --all-steps writes them, too" in text
+    assert said("tables-left-out-same", said("so-many-steps", 4)) in text
     status, text = run(one, reference, "-o", tmp_path / "out", "--csv", "--all-steps")
     assert (status, len(sheets(tmp_path / "out"))) == (0, 2 * STEPS)
     assert "--all-steps" not in text

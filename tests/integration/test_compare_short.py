@@ -74,7 +74,7 @@ def test_a_process_says_and_answers_what_the_call_does(dumps: Path, candidate: s
 def test_they_agree(dumps: Path) -> None:
     done = run(dumps / "same", dumps / "reference")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("AGREE: nothing that was recorded differs\n")
+    assert done.stdout.startswith(f"AGREE: {said('nothing-differs', 'recorded')}\n")
     assert done.stderr == ""
 
 
@@ -253,7 +253,8 @@ def test_without_dumps_it_says_what_to_give() -> None:
     done = run()
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert "msprobe compare CANDIDATE REFERENCE" in line
+    usage = "msprobe compare CANDIDATE REFERENCE"
+    assert usage in line
     assert command_line.call("-f", "pytorch", "compare").returncode == 2
 
 
@@ -369,7 +370,7 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_compared(
         file.unlink()
     done = run(one, other, "-o", tmp_path / "out", "--csv", "--all-steps")
     assert (done.returncode, done.stderr) == (2, "")
-    assert done.stdout.startswith("AGREE in what could be read: ")
+    assert done.stdout.startswith(f"AGREE{said('share-read')}: ")
     assert f"{side}: step 1 cannot be read: " in " ".join(done.stdout.split())
     assert [path.name for path in (tmp_path / "out").glob("*.csv")] == ["compare_result_step0_rank.csv"]
     assert json.loads((tmp_path / "out" / "verdict.json").read_text())["summary"]["unread"] == 1

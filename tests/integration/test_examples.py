@@ -14,6 +14,8 @@ import forked
 import pytest
 from torch_dumps import Dump
 
+from msprobe.messages import said
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -36,7 +38,8 @@ def test_first_dump(tmp_path: Path) -> None:
 
 def check_verdict(folder: Path, told: str) -> None:
     """The planted mistake is found, in its line, and the files to open are there."""
-    assert "DIVERGED at step 0, forward pass, in blocks.1.attention" in told
+    place = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert f"{place}{said('in-module', 'blocks.1.attention')}" in told
     verdict = json.loads((folder / "verdict.json").read_text())
     check_argument(verdict["findings"][0])
     for name in ("verdict.html", "compare_result_step0_rank.xlsx"):
@@ -103,7 +106,8 @@ def test_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert shown.shown in readme
         printed[command.why] = " ".join(ended.stdout.split())
     assert quoted_but_not_printed(readme, tmp_path, list(printed.values())) == []
-    assert "first: 1. error hyperparameters: norm-epsilon: 1e-5 | 1e-50" in printed["What differs, what matters first"]
+    heading = "What differs, what matters first"
+    assert "first: 1. error hyperparameters: norm-epsilon: 1e-5 | 1e-50" in printed[heading]
     (found,) = (tmp_path / "nan").glob("anomaly_analyze_*.json")
     (first,) = json.loads(found.read_text())["rank_1"]
     assert first["op_name"] == "Torch.rsqrt.0.forward"

@@ -250,7 +250,8 @@ def test_stages_are_numbered_by_the_annotation(recorded: Path, tmp_path: Path) -
     side: dict[str, object] = {"mesh": {"stage": 2}, "stages": {"axis": "stage", "layers": {"blocks": [0, 1]}}}
     found = verdict(recorded, "stages2::tensor", "one::tensor", annotation(tmp_path, side))
     check_agreement(found)
-    assert found.summary["layouts"]["candidate"]["stages"] == "2 stages (ranks 0; 1), from the annotation file"
+    stages = said("stages-of-ranks", 2, "0; 1", "the annotation file")
+    assert found.summary["layouts"]["candidate"]["stages"] == stages
     side["stages"] = {"axis": "stage", "layers": {"blocks": [1, 0]}}
     assert verdict(recorded, "stages2::tensor", "one::tensor", annotation(tmp_path, side)).status == "diverged"
 
@@ -266,11 +267,13 @@ def files(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:
     printed, written, page = files
-    assert printed.startswith("DIVERGED at step 0, forward pass, in blocks.1.down")
+    place = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert printed.startswith(f"{place}{said('in-module', 'blocks.1.down')}")
+    reassembled = "put together from what ranks hold"
     for text in (" ".join(printed.split()), page):
         assert said("layout-of-ranks", "candidate", "2", "shapes and values") in text
         assert said("layout-of-one-rank", "reference") in text
-        assert "put together from what ranks hold" in text
+        assert reassembled in text
     assert json.loads(written)["summary"]["layouts"]["candidate"]["ranks"] == 2
 
 

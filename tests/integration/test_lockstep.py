@@ -122,7 +122,7 @@ def findings(folder: Path) -> list[dict[str, Any]]:
 def test_one_run_names_all_bugs_and_confirm_says_whether_one_of_them_is_all(place: Path) -> None:
     healthy = msprobe(place, "lockstep", "reference", "-o", "healthy", "--", "train.py")
     assert healthy.returncode == 0, healthy.stderr
-    assert "AGREE: nothing that was recorded differs" in healthy.stdout
+    assert f"AGREE: {said('nothing-differs', 'recorded')}" in healthy.stdout
 
     wrong = msprobe(place, "lockstep", "reference", "-o", "wrong", "--", "train.py", "softplus", "loss")
     assert wrong.returncode == 1, wrong.stderr
@@ -130,19 +130,19 @@ def test_one_run_names_all_bugs_and_confirm_says_whether_one_of_them_is_all(plac
         "Functional.softplus.0.forward",
         "Functional.smooth_l1_loss.0.forward",
     }
-    assert "each stands by itself" in wrong.stdout
+    assert said("further-stand-alone") in wrong.stdout
 
     of_two = msprobe(place, "confirm", "wrong/verdict.json", "-o", "one", "--", "train.py", "softplus", "loss")
     assert of_two.returncode == 1, of_two.stderr
-    assert "still differ" in of_two.stdout
+    assert mentions(of_two.stdout, "put-right-still-differ")
     assert "Functional.smooth_l1_loss.0.forward" in of_two.stdout
     both = msprobe(place, "confirm", "wrong", "--finding", "1,2", "-o", "one", "--", "train.py", "softplus", "loss")
     assert both.returncode == 0, both.stdout + both.stderr
-    right = "With Functional.softplus.0.forward and Functional.smooth_l1_loss.0.forward put right"
-    assert f"{right}, loss and gradients agree" in both.stdout
+    calls = "Functional.softplus.0.forward and Functional.smooth_l1_loss.0.forward"
+    assert said("put-right-agree", calls) in both.stdout
     of_one = msprobe(place, "confirm", "wrong", "-o", "one", "--", "train.py", "softplus")
     assert of_one.returncode == 0, of_one.stderr
-    assert "With Functional.softplus.0.forward put right, loss and gradients agree" in of_one.stdout
+    assert said("put-right-agree", "Functional.softplus.0.forward") in of_one.stdout
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
@@ -209,13 +209,13 @@ def test_a_reference_that_cannot_be_run_against_says_all_that_is_wrong(place: Pa
     assert done.returncode == 0
     found = msprobe(place, "lockstep", "modules", "-o", "out", "--", "train.py")
     assert found.returncode == 2
-    assert "its level is L0" in found.stderr
-    assert "it has no tensors" in found.stderr
+    assert mentions(found.stderr, "reference-of-level", level="L0")
+    assert mentions(found.stderr, "reference-without-tensors")
     (place / "steps.json").write_text(json.dumps({"task": "tensor", "step": [0, 7], "rank": [3], "dump_path": "x"}))
     found = msprobe(place, "lockstep", "reference", "-o", "out", "--config", "steps.json", "--", "train.py")
     assert found.returncode == 2
-    assert "step 7 is not in it, it has 0, 1" in found.stderr
-    assert "rank 3 is not in it" in found.stderr
+    assert mentions(found.stderr, "not-in-reference", word="step", missing="7", there="0, 1")
+    assert mentions(found.stderr, "not-in-reference", word="rank", missing="3")
 
 
 def test_a_script_that_fails_is_judged_as_far_as_it_went(place: Path) -> None:

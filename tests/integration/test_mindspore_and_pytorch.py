@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from mindspore_and_pytorch import FRAMEWORKS, MIX, check_healthy, check_mistake
 
+from msprobe.messages import said
+
 pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
@@ -66,7 +68,9 @@ def test_the_example_tells_agreement_and_the_mistake(dumps: Path, tmp_path: Path
     )
     assert ended.returncode == 0, ended.stderr
     healthy, _, broken = ended.stdout.partition("A mistake: ")
-    assert "AGREE: no difference beyond rounding" in healthy
-    assert "DIVERGED at step 0, forward pass, in blocks.0.gelu" in broken
+    agree = "AGREE: no difference beyond rounding"
+    assert agree in healthy
+    place = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert f"{place}{said('in-module', 'blocks.0.gelu')}" in broken
     assert "its inputs agree" in broken
     assert "train_mindspore.py" in broken

@@ -52,7 +52,7 @@ LEFT: dict[str, Callable[[Records], Records]] = {
     "threads of autograd": _everything,
     "memory": _everything,
     "transforms": _everything,
-    "choices by an argument": _renamed,
+    "choices by argument": _renamed,
     "data loaders": _nothing,
     "compiled regions": _nothing,
     "compiled autograd": _everything,

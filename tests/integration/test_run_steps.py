@@ -11,6 +11,8 @@ from command_line import call
 from step_programs import HEAD, PROGRAMS
 from torch_dumps import Dump
 
+from msprobe.messages import said
+
 RUN = ("-m", "msprobe", "run", "--level", "mix")
 
 
@@ -100,7 +102,7 @@ def test_a_program_that_is_killed_in_an_evaluation_leaves_what_was_recorded(tmp_
     assert Dump(tmp_path / "a").steps() == ["step0", "step1", "step2", "step3"]
     found = call("check", tmp_path / "a")
     assert found.returncode == 0
-    assert "step 3: the recording was interrupted" in found.stdout
+    assert f"step 3: {said('recording-interrupted')}" in " ".join(found.stdout.split())
 
 
 def test_an_evaluation_that_fails_is_kept_as_incomplete(tmp_path: Path) -> None:

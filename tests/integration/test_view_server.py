@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 from unit.diagnose.training import Plan
 from unit.view.pages import pair
+
+from msprobe.messages import said
 
 PATIENCE = 60
 
@@ -119,7 +122,7 @@ def test_the_page_may_run_and_fetch_only_what_is_its_own(server: Server) -> None
 def test_nothing_is_answered_without_the_token(server: Server, question: str) -> None:
     for token in ("", "wrong", server.token[:-1], f"{server.token}x"):
         status, words = server.error(f"/api/{question}", token=token)
-        assert (status, words) == (403, "the token is missing or wrong; open the address that msprobe printed.")
+        assert (status, words) == (403, said("token-wrong"))
     # Not in the address of a question either: that is written to logs.
     assert server.ask(f"/api/{question.partition('?')[0]}?token={server.token}", token="")[0] == 403
 
@@ -242,7 +245,7 @@ def test_a_file_that_changes_or_vanishes_is_a_conflict_in_words(tmp_path: Path) 
         os.utime(file, (1, 1))
         status, words = server.error("/api/node?index=0&row=0")
         assert status == 409
-        assert "changed since it was opened; run msprobe view again." in words
+        assert mentions(words, "file-changed-since")
         file.unlink()
         assert server.error("/api/place?index=0")[0] == 409
         assert server.json("/api/overview")["verdict"]["status"] == "diverged"

@@ -17,6 +17,7 @@ from hand_made import call as forward
 from hand_made import tensor, write_part
 
 from msprobe.coverage import Coverage, NotRead, together
+from msprobe.messages import said
 
 BOM = b"\xef\xbb\xbf"
 
@@ -342,7 +343,7 @@ def test_a_summary_names_what_is_not_there(tmp_path: Path, take: Callable[[Path]
 def test_the_sentence_is_short_and_the_json_is_whole() -> None:
     parts = tuple(NotRead(f"rank {number}", "its file is missing") for number in range(9))
     covered = Coverage({"steps": 2}, parts)
-    assert covered.sentence().startswith("Not compared: rank 0 (its file is missing); ")
+    assert covered.sentence().startswith(f"Not compared: rank 0 ({said('file-of-rank-missing')}); ")
     assert covered.sentence().endswith("and 5 more.")
     assert len(covered.as_json()["not_read"]) == 9
     assert Coverage({"steps": 2}).sentence() == ""

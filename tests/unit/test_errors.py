@@ -19,9 +19,9 @@ ALL = [
 
 @pytest.mark.parametrize("kind", ALL)
 def test_text_begins_with_the_mark_and_holds_the_sentence(kind: type[errors.MsprobeError]) -> None:
-    error = kind("field x is wrong.")
-    assert str(error) == "[msprobe] field x is wrong."
-    assert error.message == "field x is wrong."
+    error = kind("x is wrong.")
+    assert str(error) == "[msprobe] x is wrong."
+    assert error.message == "x is wrong."
 
 
 @pytest.mark.parametrize("kind", ALL)

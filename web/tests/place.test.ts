@@ -13,14 +13,14 @@ test("the worst status below and its counts reach every container", () => {
   assert.equal(countBelow(place, model, 4), 1);
   assert.equal(countBelow(place, model, 3), 2);
   assert.equal(countBelow(place, model, 5), 1);
-  assert.equal(place.leftBelow[model], 0.5);
+  assert.equal(place.outputDifferenceBelow[model], 0.5);
 });
 
 test("a leaf has nothing below", () => {
   const place = placeOf(TREE);
   const leaf = rowOf(place, "Functional.linear.0.forward");
   assert.equal(place.worstBelow[leaf], 0);
-  assert.ok(Number.isNaN(place.leftBelow[leaf]));
+  assert.ok(Number.isNaN(place.outputDifferenceBelow[leaf]));
   assert.equal(place.ends[leaf], leaf + 1);
 });
 

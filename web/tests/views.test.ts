@@ -14,7 +14,7 @@ import { answer, TREE } from "./made_up.ts";
 test("a column of the strip shows the worst of what falls into it, and a click goes there", () => {
   const rows = Array.from({ length: 1000 }, (_, row) => [`c.${row}`, -1, { status: row === 500 ? 4 : 3, left: row === 501 ? 10 : 1e-3 }] as [string, number, object]);
   const place = placeOf(answer(rows));
-  const heat = heatOf(place, strip(place), 100, "left");
+  const heat = heatOf(place, strip(place), 100, "outputDifference");
   assert.equal(heat.status[50], 4);
   assert.equal(heat.rows[50], 500);
   assert.equal(heat.values[50], 10);
@@ -23,14 +23,14 @@ test("a column of the strip shows the worst of what falls into it, and a click g
 
 test("where nothing was recorded the strip shows no difference", () => {
   const place = placeOf(answer([["a", -1, { status: 0, left: 0 }], ["b", -1, { status: 1, left: 0 }]]));
-  const heat = heatOf(place, strip(place), 10, "left");
+  const heat = heatOf(place, strip(place), 10, "outputDifference");
   assert.ok(Number.isNaN(heat.values[0]));
   assert.equal(heat.values[9], 0);
 });
 
 test("few rows fill all columns", () => {
   const place = placeOf(TREE);
-  const heat = heatOf(place, strip(place), 300, "left");
+  const heat = heatOf(place, strip(place), 300, "outputDifference");
   assert.ok(heat.rows.every((row) => row >= 0));
   assert.equal(heat.segments.length, 1);
   assert.equal(heat.segments[0]!.to, 300);
@@ -38,14 +38,14 @@ test("few rows fill all columns", () => {
 
 test("passes and micro-steps are segments of the strip", () => {
   const place = placeOf(answer([["a", -1, { phase: 0 }], ["b", -1, { phase: 1 }], ["c", -1, { phase: 0, micro: 1 }], ["d", -1, { phase: 2 }]]));
-  const { segments } = heatOf(place, strip(place), 40, "left");
+  const { segments } = heatOf(place, strip(place), 40, "outputDifference");
   assert.deepEqual(segments.map(({ phase, micro }) => [phase, micro]), [[0, 0], [1, 0], [0, 1], [2, 0]]);
   assert.deepEqual(segments.map(({ from }) => from), [0, 10, 20, 30]);
 });
 
 test("the axis holds what there is, infinite differences aside", () => {
-  assert.deepEqual(decades(Float32Array.from([1e-4, Infinity, NaN]), "left"), [-6, 0]);
-  assert.deepEqual(decades(new Float32Array(0), "left"), [-8, 0]);
+  assert.deepEqual(decades(Float32Array.from([1e-4, Infinity, NaN]), "outputDifference"), [-6, 0]);
+  assert.deepEqual(decades(new Float32Array(0), "outputDifference"), [-8, 0]);
 });
 
 test("names are read as they are recorded", () => {

@@ -16,7 +16,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from msprobe import log
-from msprobe.messages import said
+from msprobe.messages import both, said
 from msprobe.store.encode import LINES
 from msprobe.store.encode import encode as encode_python
 
@@ -101,7 +101,7 @@ pattern: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = pattern
 is_dense: Callable[[tuple[int, ...], tuple[int, ...]], bool] = is_dense_python
 built = False
 # Why the extension is not in use; empty where it is.
-unused_because = ""
+unused_because: str = ""
 
 # What is there without the extension, by name.
 PYTHON: dict[str, Any] = {
@@ -112,18 +112,24 @@ PYTHON: dict[str, Any] = {
 }
 
 if os.environ.get("MSPROBE_NATIVE", "1") == "0":
-    unused_because = "switched off by MSPROBE_NATIVE=0"
+    unused_because = both("switched off by MSPROBE_NATIVE=0", "由 MSPROBE_NATIVE=0 关闭")
 else:
     try:
         from msprobe.capture import _native
     except Exception as error:
         is_there = importlib.util.find_spec("msprobe.capture._native") is not None
-        unused_because = f"could not be loaded: {error}" if is_there else "not built"
+        unused_because = (
+            both("could not be loaded: {}", "无法加载：{0}", error) if is_there else both("not built", "没有编译")
+        )
     else:
         # What an earlier version built may lie there still, as an editable installation leaves it.
         _missing = [name for name in ("KINDS", "NUMBERS", *PYTHON) if not hasattr(_native, name)]
         if _missing and _missing != ["write_files"]:  # which Windows does not have
-            unused_because = f"built by another version, without {', '.join(_missing)}: install msprobe again"
+            unused_because = both(
+                "built by a different version, without {}: install msprobe again",
+                "由其他版本编译，缺少 {0}：请重新安装 msprobe",
+                ", ".join(_missing),
+            )
         else:
             built = True
             KINDS = _native.KINDS

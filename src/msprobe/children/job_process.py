@@ -65,20 +65,20 @@ def _answer(text: bytes) -> bytes:
 
 
 def _as_pickle(error: Exception) -> bytes:
-    told = traceback.format_exc()
+    trace = traceback.format_exc()
     error.__cause__ = None
     try:
-        found = pickle.dumps((False, error, told))
+        found = pickle.dumps((False, error, trace))
         pickle.loads(found)
     except Exception:
-        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), told))
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), trace))
     return found
 
 
 def result_of(text: bytes) -> Any:
     """What a job came to. Raises the error of a job, whose cause has the traceback of its process."""
-    is_done, value, *told = pickle.loads(text)
+    is_done, value, *further = pickle.loads(text)
     if is_done:
         return value
-    value.__cause__ = RuntimeError(f"in a process of a job:\n{told[0]}")
+    value.__cause__ = RuntimeError(f"job process:\n{further[0]}")
     raise value

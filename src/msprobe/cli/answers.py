@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msprobe.foreign.console import harmless, say
-from msprobe.messages import coded
+from msprobe.messages import coded, messages_in
 
 VERSION = 1
 
@@ -37,6 +37,9 @@ class Answer:
         if self.error is not None:
             coded_error = next(iter(coded([self.error])), {})
             facts = {key: value for key, value in coded_error.items() if key != "text"}
+            every = coded(messages_in(self.error))
+            if len(every) > 1:  # several mistakes, all said at once
+                facts["errors"] = every
             return json.dumps({**found, "error": str(self.error), **facts}, indent=1, default=str)
         if self.tree is not None:
             return self.tree.rstrip("\n")

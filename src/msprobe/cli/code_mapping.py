@@ -8,7 +8,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.errors import NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import both, said, translated
+from msprobe.messages import both, joined, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,16 +55,16 @@ def execute(args: argparse.Namespace) -> int:
     answers.wrote(result.written)
     answers.note(kernels=tally.kernels, mapped=tally.mapped, not_found=tally.not_found)
     for path in result.written:
-        say(f"code mapping: {path}")
-    parts = [f"{tally.mapped} of {tally.kernels} found in the graph"]
+        say(translated(said("code-mapping-file", path)))
+    parts = [said("kernels-found-in-graph", tally.mapped, tally.kernels)]
     counts = (
-        (tally.without_code, "of them without source lines"),
-        (tally.parameters, "are parameters"),
-        (tally.other_graphs, "are of other graphs than the IR"),
-        (tally.not_found, "not found"),
+        (tally.without_code, "mapped-without-lines"),
+        (tally.parameters, "kernels-are-parameters"),
+        (tally.other_graphs, "kernels-of-graphs-apart"),
+        (tally.not_found, "kernels-not-found"),
     )
-    parts += [f"{count} {words}" for count, words in counts if count]
-    say("; ".join(parts))
+    parts += [said(name, count) for count, name in counts if count]
+    say(translated(joined("; ", parts)))
     if not result.coverage.is_complete:
         say(translated(result.coverage.sentence("mapped")))
     return result.coverage.status(found=False)

@@ -9,7 +9,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both, translated
+from msprobe.messages import both, said, translated
 
 #: Its paths may be URLs.
 TAKES_URLS = True
@@ -62,11 +62,13 @@ def execute(args: argparse.Namespace) -> int:
     answers.note(
         ranks=list(done.ranks), steps=list(done.steps), missing={str(k): list(v) for k, v in done.missing.items()}
     )
-    say(f"{printable(str(done.folder))}: ranks {printable(ranks_in_words(done.ranks))} of {len(done.steps)} steps")
+    about = printable(str(done.folder)), printable(ranks_in_words(done.ranks)), len(done.steps)
+    say(translated(said("collected-ranks", *about)))
     missing = []
     for step, ranks in done.missing.items():
-        where = "" if step is None else f"step {step}: "
-        missing.append(NotRead(f"{where}rank {ranks_in_words(ranks)}", "not recorded, or its folder was not given"))
+        words = ranks_in_words(ranks)
+        what = said("rank", words) if step is None else said("rank-of-step", step, words)
+        missing.append(NotRead(what, said("rank-not-collected")))
     covered = Coverage({"parts": done.parts, "steps": len(done.steps)}, tuple(missing))
     if missing:
         say(printable(translated(covered.sentence("collected"))))

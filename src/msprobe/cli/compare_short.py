@@ -312,9 +312,8 @@ def _left_out(verdict: Verdict, steps: _Steps) -> str:
     count = 0 if steps is None else verdict.summary.get("steps_in_common", 0) - len(set(steps))
     if count <= 0 or "layouts" in verdict.summary:
         return ""
-    words = f"{count} steps" if count > 1 else "one step"
-    why = "the same but for rounding" + (", or later" if verdict.status == "diverged" else "")
-    return f"no tables of {words} ({why}): --all-steps writes them, too"
+    steps_left = said("so-many-steps", count) if count > 1 else said("one-step")
+    return said("tables-left-out-later" if verdict.status == "diverged" else "tables-left-out-same", steps_left)
 
 
 def _print(verdict: Verdict, written: Sequence[Path], left_out: str = "") -> None:
@@ -323,7 +322,7 @@ def _print(verdict: Verdict, written: Sequence[Path], left_out: str = "") -> Non
     answers.whole(formats.always("verdict")[0].content(verdict))
     names = [_shown(path) for path in written]
     if len(names) > _MOST_NAMED:
-        names[_MOST_NAMED:] = [f"and {len(names) - _MOST_NAMED} more in {_shown(written[0].parent)}"]
+        names[_MOST_NAMED:] = [said("more-files-in", len(names) - _MOST_NAMED, _shown(written[0].parent))]
     if left_out:
         names.append(left_out)
     lines = formats.printed("verdict").render()

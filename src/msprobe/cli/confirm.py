@@ -13,7 +13,7 @@ from msprobe.cli.parser import finding_numbers
 from msprobe.cli.statuses import CLEAN, COULD_NOT, FOUND
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -100,16 +100,16 @@ def _confirm(args: argparse.Namespace) -> int:
     if status:
         raise InvalidInputError(said("confirm-script-failed", status))
     if not replaced:
-        why = "the script made no such call, or its values are the reference's"
+        why = said("no-such-call-made")
         if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
-            why += ", and running averages that it keeps are put right in the steps that follow, of which there is none"
-        say(f"{named.in_words}: nothing was replaced; {why}.")
+            why += said("averages-follow-later")
+        say(translated(said("nothing-replaced", named.in_words, why)))
         return COULD_NOT
     found = confirmed(named, Path(args.output_path))
     answers.note(is_confirmed=found.is_confirmed, status=found.verdict.status, sentence=found.sentence())
     answers.wrote([args.output_path])
     if not args.quiet:
-        say(found.sentence())
+        say(translated(found.sentence()))
     if found.verdict.status == "incomparable":
         return COULD_NOT
     return CLEAN if found.is_confirmed else FOUND

@@ -9,7 +9,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.foreign.console import say
-from msprobe.messages import both
+from msprobe.messages import both, said, translated
 
 _FURTHER = 9
 _EPILOG = both(
@@ -110,7 +110,7 @@ def _execute(args: argparse.Namespace) -> int:
     )
     answers.wrote(result.written)
     answers.note(problems=[one.line for one in result.problems], notes=list(result.notes))
-    say(_printable(result.line))
+    say(_printable(translated(result.line)))
     # One line for each parameter, the first one has been printed.
     seen = {(one.rank, one.parameter) for one in result.problems[:1]}
     further = 0
@@ -119,13 +119,13 @@ def _execute(args: argparse.Namespace) -> int:
             seen.add((one.rank, one.parameter))
             further += 1
             if further <= _FURTHER:
-                say(_printable(f"  then: {one.line}"))
+                say("  " + _printable(translated(said("then-problem", one.line))))
     if further > _FURTHER:
-        say(f"  and {further - _FURTHER} more in verdict.csv")
+        say("  " + translated(said("more-in-verdict-csv", further - _FURTHER)))
     for note in result.notes[:20]:
-        say(_printable(f"  note: {note}"))
+        say("  " + _printable(translated(said("note-before", note))))
     if len(result.notes) > 20:
-        say(f"  and {len(result.notes) - 20} more notes in gradients.html")
+        say("  " + translated(said("more-notes-in-page", len(result.notes) - 20)))
     for path in result.written[:2]:
         say(_printable(f"  {path}"))
     return result.exit_code

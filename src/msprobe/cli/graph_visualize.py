@@ -156,7 +156,7 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
             if values is None:
                 continue
             if len(values) != sides:
-                word = "one value" if sides == 1 else "two values: one for each side"
+                word = said("one-value") if sides == 1 else said("a-value-for-each-side")
                 raise UsageError(said("rank-size-values", name, word, len(values)))
             fields[name] = values[side]
         found.append(Layout.of(fields, where))

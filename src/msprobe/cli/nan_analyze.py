@@ -10,7 +10,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, add_fail_on
 from msprobe.cli.statuses import CLEAN
-from msprobe.messages import both, joined
+from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +137,7 @@ def _asked(args: argparse.Namespace) -> Asked:
             numbers[name] = math.nan
         number = numbers[name]
         if number is not None and not 0 < number < math.inf:
-            problems.append(f"--{name}: {text!r} is no number above 0.")
+            problems.append(said("limit-not-above-zero", name, repr(text)))
     if problems:
         raise UsageError(joined(" ", problems))
     limits = Limits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
@@ -148,5 +148,5 @@ def _print(answer: OverflowAnswer, file: Path | None) -> None:
     from msprobe.report.console import print_lines
     from msprobe.report.overflow_text import overflow_lines
 
-    written = [f"{file}  (msprobe view shows it with the dump)"] if file is not None else []
+    written = [said("view-shows-with-dump", file)] if file is not None else []
     print_lines(lambda width: overflow_lines(answer, written, width))

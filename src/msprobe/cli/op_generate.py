@@ -199,7 +199,7 @@ def write_and_run(
     )
     written = write_script(requests, request)
     if not requests.has_values:
-        say("The dump has statistics alone: the script has values that fit them, with which a fault may not show.")
+        say(translated(said("script-of-statistics")))
     if not written.coverage.is_complete:
         say(clean(translated(written.coverage.sentence("reproduced"))))
     status = run_script(written.path, args.minimize, hint, requests.framework != "mindspore")
@@ -232,7 +232,7 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
     answers.wrote([path])
     say(clean(f"  {path}"))
     if hint:
-        say(hint)
+        say(translated(hint))
     if minimize:
         sys.stdout.flush()
         from msprobe.children import starting
@@ -242,9 +242,9 @@ def run_script(path: Path, minimize: bool, hint: str = "", can_minimize: bool = 
         return CLEAN if status in (0, 1) else COULD_NOT
     script = clean(shlex.quote(str(path)))
     if hint:
-        say(f"Run it all the same: python {script}")
+        say(translated(said("run-all-the-same", script)))
         return 0
-    say(f"Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}")
+    say(translated(said("run-on-device", script)))
     if can_minimize:
-        say(f"Look for a smaller call that fails: python {script} --minimize")
+        say(translated(said("run-minimize", script)))
     return 0

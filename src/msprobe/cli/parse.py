@@ -60,7 +60,8 @@ def execute(args: argparse.Namespace) -> int:
             ),
         )
         refuse_unused(
-            {"-t": args.type, "-o": args.output_path}, "for -d; commands of the shell have options of their own"
+            {"-t": args.type, "-o": args.output_path},
+            both("for -d; commands of the shell have options of their own", "用于 -d；交互命令行的命令有自己的选项"),
         )
         return Shell().run(sys.stdin)
     folder = Path(args.output_path or "./output")

@@ -52,10 +52,10 @@ def convert(
     arrays = [file for file in files if file.suffix in _ARRAYS]
     files = [file for file in files if file.suffix not in _ARRAYS]
     if arrays:
-        told = said("arrays-need-no-converting", path, len(arrays))
+        text = said("arrays-need-no-converting", path, len(arrays))
         if not files:
-            raise InvalidInputError(told)
-        log.info(told)
+            raise InvalidInputError(text)
+        log.info(text)
     if not files:
         raise PathError(said("kernel-dump-empty", path))
     failed: dict[Path, str] = {}

@@ -8,26 +8,10 @@ from pathlib import Path
 from msprobe.cli.common import add_output
 from msprobe.cli.op_generate import add_script_options, write_and_run
 from msprobe.cli.parser import finding_number
-from msprobe.messages import both
+from msprobe.messages import both, said
 
-_HINTS = {
-    "argument": (
-        "The two runs called it with different arguments, so the call itself is probably right: compare the arguments "
-        "in the script with those of the reference, and look at the line that makes the call."
-    ),
-    "structure": (
-        "One of the two runs alone makes this call, so the call itself is probably right: look at the line that makes "
-        "it, and at what the other run does there."
-    ),
-    "data": (
-        "What differs was given to the call from outside the recorded calls, so the call is probably right: look "
-        "at the batch, mask or table that it takes, and at what makes it."
-    ),
-    "initial_weights": (
-        "The two runs began with different weights, so the call itself is probably right: load the same checkpoint on "
-        "both sides, or set the same seed."
-    ),
-}
+#: Kinds of findings of which the call itself is probably right, and the piece that says so.
+_HINTS = {kind: f"reproduce-{kind}" for kind in ("argument", "structure", "data", "initial_weights")}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,4 +63,5 @@ def execute(args: argparse.Namespace) -> int:
 
     folder = usable_output(args.output_path)
     requests, api, propagation, kind = call_of_finding(args.verdict, args.finding, args.dump)
-    return write_and_run(requests, args, api, propagation, args.seed, Path(folder), _HINTS.get(kind, ""))
+    hint = said(_HINTS[kind]) if kind in _HINTS else ""
+    return write_and_run(requests, args, api, propagation, args.seed, Path(folder), hint)

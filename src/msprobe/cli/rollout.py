@@ -17,7 +17,7 @@ from msprobe.cli.parser import refuse_unused
 from msprobe.cli.runs import add_runs, two_runs
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError
 from msprobe.foreign.console import say
-from msprobe.messages import both, said, translated
+from msprobe.messages import both, joined, said, translated
 from msprobe.paths import make_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | N
             if problem.message not in [one.message for one in problems]:
                 problems.append(problem)
     if problems:
-        raise type(problems[0])(" ".join(one.message for one in problems)) from problems[0]
+        raise type(problems[0])(joined(" ", (one.message for one in problems))) from problems[0]
     engine, trainer = found[0], found[1]
     if engine.field == trainer.field and os.path.realpath(engine.path) == os.path.realpath(trainer.path):
         raise InvalidInputError(said("rollout-one-field", engine.field, engine.path))

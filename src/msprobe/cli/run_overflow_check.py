@@ -107,13 +107,13 @@ def execute(args: argparse.Namespace) -> int:
     skipped: list[NotRead] = []
     with Pool([task], args.timeout) as pool:
         for answer in pool.answers([(key, False) for key in keys]):
-            noted = answer.notes or [f"The {answer.key} was skipped: {answer.result[3]}"]
+            noted = answer.notes or [said("one-call-skipped", answer.key, answer.result[3])]
             found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
             if not answer.notes:
                 skipped.append(NotRead(answer.key, clean(str(answer.result[3]))))
             log.info(clean(noted[0]))
     if not requests.part.complete:
-        skipped.append(NotRead("what came behind the end of the dump", "it was not recorded"))
+        skipped.append(NotRead(said("after-end-of-dump"), said("was-not-recorded")))
     covered = Coverage({"calls": sum(map(len, found.values())) - len(found.get(SKIPPED, ()))}, tuple(skipped))
     answers.whole(json.dumps({"version": 1, "calls": found, "coverage": covered.as_json()}, indent=1))
     log.info(clean(_in_all(found)))
@@ -134,7 +134,4 @@ def _in_all(found: Mapping[str, Sequence[str]]) -> str:
         return f"{len(names)} ({', '.join(names[:_MOST_NAMED])}{more})" if names else "0"
 
     calls = sum(map(len, found.values()))
-    return (
-        f"Of {calls} calls {named(ABNORMAL)} overflow on one side only, {named(NORMAL)} on both, "
-        f"{len(found.get(SKIPPED, ()))} were skipped."
-    )
+    return said("overflow-in-all", calls, named(ABNORMAL), named(NORMAL), len(found.get(SKIPPED, ())))

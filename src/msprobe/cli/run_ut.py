@@ -12,7 +12,7 @@ from msprobe.cli import answers
 from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused, seconds
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
     from msprobe.precheck.check import CheckReport, CheckRequest
@@ -307,11 +307,11 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     if not report.steps:
         wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
         raise NotAvailableError(said("online-without-steps", wanted))
-    say(f"{report.checked} calls of {len(report.steps)} steps were checked, {len(report.failed)} of them are wrong")
+    say(translated(said("online-checked", report.checked, len(report.steps), len(report.failed))))
     for rank, step, key in report.failed[: args.top]:
-        say(f"  rank {rank}, step {step}: {key}")
+        say("  " + translated(said("online-wrong-call", rank, step, key)))
     for rank, step in report.unchecked[: args.top]:
-        say(f"  rank {rank}, step {step} could not be checked, see above")
+        say("  " + translated(said("online-unchecked", rank, step)))
     for files in report.files.values():
         say(f"  {files.result}\n  {files.details}")
     if not report.judged:
@@ -435,15 +435,15 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
     """
     names = requests.part.names()
     if requests.part.header.get("level") == "L2":
-        why = "is of level L2, which records kernels and no calls of APIs"
+        why = said("dump-of-kernels")
     elif requests.keys or not any(name.startswith(("Module.", "Cell.")) for name in names):
         return
     else:
-        why = f"has no {'pass of a leaf module' if modules else 'calls of APIs (level L0)'}"
+        why = said("dump-without-passes" if modules else "dump-without-calls")
     from msprobe.errors import InvalidInputError
 
     knows = modules is not None and requests.framework != "mindspore"
-    use = "give --modules, which checks its leaf modules, or " if knows and not modules else ""
+    use = said("give-modules-or") if knows and not modules else ""
     raise InvalidInputError(said("calls-not-recorded", requests.part.path, why, use))
 
 

@@ -15,7 +15,7 @@ from msprobe.cli import answers
 from msprobe.errors import MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
-from msprobe.messages import both, translated
+from msprobe.messages import Wording, both, joined, said, translated
 
 if TYPE_CHECKING:
     from msprobe.coverage import Coverage
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 KINDS = ("forward", "backward", "parameters_grad", "debug")
 #: Calls that write minus infinity where a mask says so.
 _MASKING = frozenset("masked_fill where full full_like fill triu tril".split())
+_INDENT = " " * 8
 _HEAD = "  step  rank        records   forward  backward  parameters   tensors   NaN/Inf       size"
 
 
@@ -51,13 +52,15 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.store.damage import lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
+    def tell(line: str) -> None:
+        say(translated(line))
+
     dump = open_dump(args.dump)
-    tell = say
     parts, unread = _told_parts(dump, tell)
     lost = lost_parts(dump)
     missing = missing_ranks(dump)
     for text in (*lost, *missing):
-        tell(f"  {_clean(text)}")
+        tell("  " + _clean(translated(text)))
     covered = _covered(dump, parts, [*unread, *lost, *missing])
     if not covered.is_complete:
         tell(_clean(translated(covered.sentence("read"))))
@@ -86,14 +89,14 @@ def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSumma
             except BudgetError:
                 raise
             except MsprobeError as problem:
-                tell(f"{_place(step, rank)} cannot be read: {problem.message}")
+                tell(said("place-and-problem", _place(step, rank), problem.message))
                 unread.append(in_words(step, rank, problem.message))
                 continue
             parts.append(found)
             about = (found.task, found.level, found.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
-                tell(f"{_clean(str(dump.path))}: task {task}, level {level}, {framework}")
+                tell(said("dump-recorded-as", _clean(str(dump.path)), task, level, framework))
                 tell(_HEAD)
                 shown = about
             for line in lines(found):
@@ -106,11 +109,11 @@ def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) ->
     from msprobe.store.damage import place_in_words
 
     numbers = {"parts": len(parts), "records": sum(part.records for part in parts)}
-    short = []
+    short: list[str] = []
     for part in parts:
         if not part.complete:
-            why = f"interrupted; {part.lost} records of it cannot be read" if part.lost else "interrupted"
-            short.append(f"{place_in_words(part.step, part.rank)}: {why}")
+            why = said("was-interrupted-losing", part.lost) if part.lost else said("was-interrupted")
+            short.append(Wording("{}: {}", place_in_words(part.step, part.rank), why))
     return dump_coverage(numbers, [*unread, *short])
 
 
@@ -122,8 +125,10 @@ def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> 
             origins.setdefault(found.rank, {}).setdefault(found.process, []).append(found.step)
     for rank, steps in origins.items():
         if len(steps) > 1:
-            told = "; ".join(f"{_numbers(found)} of process {process}" for (process, _), found in steps.items())
-            tell(f"  {_rank(rank)}: the steps come from {len(steps)} runs of the program: {told}")
+            runs = joined(
+                "; ", (said("steps-of-process", _numbers(own), process) for (process, _), own in steps.items())
+            )
+            tell("  " + said("steps-of-several-runs", _rank(rank), len(steps), runs))
 
 
 def _as_json(part: PartSummary) -> dict[str, object]:
@@ -298,22 +303,21 @@ def lines(found: PartSummary) -> Iterator[str]:
     row = "  ".join(f"{number:>{width}}" for number, width in numbers)
     yield f"{_place(found.step, found.rank)} {row}  {_size_text(found.size):>9}"
     if counts["debug"]:
-        yield f"        {counts['debug']} saved variables"
+        yield _INDENT + said("saved-variables", counts["debug"])
     if found.families:
         parts = ", ".join(f"{_clean(name)} {count}" for name, count in found.families.items())
-        yield f"        forward: {parts}"
+        yield _INDENT + said("forward-families", parts)
     if found.first_not_finite is not None and found.masked:
-        yield f"        minus infinity only, from a mask on purpose: {_clean(found.first_not_finite)}"
+        yield _INDENT + said("masked-on-purpose", _clean(found.first_not_finite))
     elif found.first_not_finite is not None:
-        yield f"        first NaN or Inf: {_clean(found.first_not_finite)}"
+        yield _INDENT + said("first-nan-or-inf", _clean(found.first_not_finite))
     for one in found.further:
-        spread = "none of them finite"
+        spread = said("none-of-them-finite")
         if one.place is not None:
-            spread = f"{one.least:.6g} to {one.greatest:.6g}, median {one.median:.6g}; greatest: {_clean(one.place)}"
-        yield f"        {one.name} of {one.tensors} tensors: {spread}"
+            spread = said("spread-of-statistic", one.least, one.greatest, one.median, _clean(one.place))
+        yield _INDENT + said("statistic-of-tensors", one.name, one.tensors, spread)
     if not found.complete:
-        lost = f"; {found.lost} records of it cannot be read" if found.lost else ""
-        yield f"        this part was interrupted{lost}"
+        yield _INDENT + (said("part-interrupted-losing", found.lost) if found.lost else said("part-interrupted"))
 
 
 def _place(step: int | None, rank: int | str) -> str:
@@ -341,7 +345,7 @@ def _numbers(steps: list[int]) -> str:
 
 
 def _rank(rank: int | str) -> str:
-    return f"rank {rank}" if isinstance(rank, int) else _clean(rank)
+    return said("rank", rank) if isinstance(rank, int) else _clean(rank)
 
 
 def _size_of(folder: Path, with_journals: bool) -> int:

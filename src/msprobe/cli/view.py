@@ -14,7 +14,7 @@ from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.console import say
-from msprobe.messages import both, joined, translated
+from msprobe.messages import Wording, both, joined, said, translated
 from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 _HERE = "127.0.0.1"
 _MOST_PORT = 65535
-#: What can be opened, in a sentence.
-OPENED = (
-    "a dump (its folder, or a dump.json), two dumps, a verdict.json or check.json or the folder of one, or a graph "
-    "file (.vis, .vis.db)"
-)
 _EPILOG = both(
     "PATH: a dump (its root, or the folder of a step or rank); two dumps, the candidate first, which "
     "are compared as by `msprobe compare`; a folder with our verdict.json or check.json; or graph "
@@ -133,19 +128,19 @@ def execute(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace) -> int:
     """The port. Raises InvalidInputError with all that is wrong at once."""
-    problems = []
+    problems: list[str] = []
     if not args.paths:
-        problems.append(f"give what to show: {OPENED}.")
+        problems.append(said("view-without-path", said("view-opened")))
     if len(args.paths) > 2:
-        problems.append(f"give one path, or two dumps (candidate and reference); found {len(args.paths)}.")
+        problems.append(said("view-too-many-paths", len(args.paths)))
     if not args.host:
-        problems.append("--host: the address to listen on is empty; leave it out for this machine alone.")
+        problems.append(said("view-host-empty"))
     port = int(args.port) if args.port.isdecimal() else -1
     if not 0 <= port <= _MOST_PORT:
-        problems.append(f"--port: {args.port!r} is no port; give a number from 0 (any free one) to {_MOST_PORT}.")
+        problems.append(said("view-port-wrong", repr(args.port), _MOST_PORT))
     is_usage = bool(problems)
     if args.matches is not None and not Path(args.matches).is_dir():
-        problems.append(f"--matches: {args.matches!r} is no folder; make it first.")
+        problems.append(said("view-matches-no-folder", repr(args.matches)))
     if args.html is not None:
         problems += _problems_of_output(args.html)
     if problems:
@@ -158,7 +153,7 @@ def _problems_of_output(path: str) -> list[str]:
     try:
         check_output_file(path)
     except PathError as problem:
-        return [f"--html: {problem.message}"]
+        return [Wording("{}: {}", "--html", problem.message)]
     return []
 
 
@@ -169,7 +164,7 @@ def _write(source: Source, file: Path) -> int:
 
     size = write_atomically(file, single_file(source), fsync=False)
     answers.wrote([file])
-    say(f"{file}  ({size / 1e6:.1f} MB; opens in any browser, needs no server)")
+    say(translated(said("page-written", file, size / 1e6)))
     covered = _coverage(source)
     if not covered.is_complete:
         say(clean(translated(covered.sentence("shown"))))
@@ -196,11 +191,7 @@ def _show(source: Source, args: argparse.Namespace, port: int) -> int:
 
         def ready() -> None:
             if not is_local(args.host):
-                say(
-                    f"msprobe: {args.host} can be reached from other machines, and what is sent is not encrypted: "
-                    "whoever has the address sees the dump.",
-                    file=sys.stderr,
-                )
+                say(translated(said("reachable-from-outside", args.host)), file=sys.stderr)
             covered = _coverage(source)
             if not covered.is_complete:
                 say(clean(translated(covered.sentence("shown"))), file=sys.stderr)

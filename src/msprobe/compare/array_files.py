@@ -10,10 +10,11 @@ import numpy as np
 from msprobe.compare import verdicts
 from msprobe.compare.measures_tensor import TensorMeasures, all_six, measure_tensors
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import joined, said
 from msprobe.store.dtypes import Array
 from msprobe.store.values import read_npy
 
-NO_CANDIDATE, NO_REFERENCE = "There is no such file of the target.", "No bench data matched."
+NO_REFERENCE = "No bench data matched."
 _WORDS_FOR_NOTHING = ("unsupported", "shape unmatched", "N/A")
 
 Number = float | None
@@ -44,22 +45,22 @@ class FilePair:
 def compare_array_files(candidate: Path | None, reference: Path | None) -> FilePair:
     """Compare two ``.npy`` files; None stands for one that is not there. Nothing is raised: the message tells."""
     notes: list[str] = []
-    ours = _read(candidate, NO_CANDIDATE, notes)
+    ours = _read(candidate, said("target-file-missing"), notes)
     theirs = _read(reference, NO_REFERENCE, notes)
     if ours is None or theirs is None:
-        return FilePair(_side(ours), _side(theirs), (None,) * 6, "", " ".join(notes))
+        return FilePair(_side(ours), _side(theirs), (None,) * 6, "", joined(" ", notes))
     try:
         if ours.shape != theirs.shape:
-            found = all_six(
-                "shape unmatched", f"The tensors have the shapes {list(ours.shape)} and {list(theirs.shape)}."
-            )
+            found = all_six("shape unmatched", said("tensor-shapes-differ", list(ours.shape), list(theirs.shape)))
         else:
             found = measure_tensors(ours, theirs)
         if ours.dtype != theirs.dtype:
-            notes.append(f"The element types are {ours.dtype.name} and {theirs.dtype.name}.")
-        return FilePair(_side(ours), _side(theirs), _plain(found), _accuracy(found), " ".join((*found.notes, *notes)))
+            notes.append(said("element-types-differ", ours.dtype.name, theirs.dtype.name))
+        return FilePair(
+            _side(ours), _side(theirs), _plain(found), _accuracy(found), joined(" ", (*found.notes, *notes))
+        )
     except OSError as problem:  # a mapped file on a disk that fails
-        return FilePair(FileSide(), FileSide(), (None,) * 6, "", f"The files cannot be read: {problem}.")
+        return FilePair(FileSide(), FileSide(), (None,) * 6, "", said("files-cannot-be-read", problem))
 
 
 def _read(path: Path | None, missing: str, notes: list[str]) -> Array | None:

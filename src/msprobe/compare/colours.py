@@ -7,6 +7,7 @@ of its outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from msprobe.compare.measures_statistics import StatisticMeasures
 from msprobe.compare.rows import BOOL, INPUT, OUTPUT, PARAMETER, Numbers, Rows
+from msprobe.messages import both
 
 Mask = npt.NDArray[np.bool_]
 
@@ -21,14 +23,31 @@ NONE, YELLOW, RED = range(3)
 _LARGEST_ERROR = 1e10
 _EPSILON = float(np.finfo(np.float64).eps)
 
-NONFINITE = "The maximum or minimum is NaN or infinite."
-HUGE = "The maximum absolute error is above 1e+10."
-RATIO_RED = "The one-thousandth ratio of an input or parameter is above 0.9, that of this output below 0.6."
-RELATIVE_RED = "The maximum of this output is off by more than half of the reference's."
-MAGNITUDE = "The absolute error of this output is at least ten times that of an input or parameter."
-RATIO_YELLOW = "The one-thousandth ratio of this output is lower by more than 0.1 than that of an input or parameter."
-COSINE_YELLOW = "The cosine of this output is lower by more than 0.1 than that of an input or parameter."
-RELATIVE_YELLOW = "The maximum of this output is off by more than 0.1, that of an input or parameter by less than 0.01."
+NONFINITE = both("The maximum or minimum is NaN or infinite.", "最大值或最小值为 NaN 或无穷。")
+HUGE = both("The maximum absolute error is above 1e+10.", "最大绝对误差超过 1e+10。")
+RATIO_RED = both(
+    "The one-thousandth ratio of an input or parameter is above 0.9, that of this output below 0.6.",
+    "某个输入或参数的千分之一误差比例高于 0.9，而该输出低于 0.6。",
+)
+RELATIVE_RED = both(
+    "The maximum of this output is off by more than half of the reference's.", "该输出的最大值偏差超过标杆侧的一半。"
+)
+MAGNITUDE = both(
+    "The absolute error of this output is at least ten times that of an input or parameter.",
+    "该输出的绝对误差至少是某个输入或参数的十倍。",
+)
+RATIO_YELLOW = both(
+    "The one-thousandth ratio of this output is lower by more than 0.1 than that of an input or parameter.",
+    "该输出的千分之一误差比例比某个输入或参数低 0.1 以上。",
+)
+COSINE_YELLOW = both(
+    "The cosine of this output is lower by more than 0.1 than that of an input or parameter.",
+    "该输出的余弦比某个输入或参数低 0.1 以上。",
+)
+RELATIVE_YELLOW = both(
+    "The maximum of this output is off by more than 0.1, that of an input or parameter by less than 0.01.",
+    "该输出的最大值偏差超过 0.1，而某个输入或参数的偏差小于 0.01。",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +153,7 @@ def _reduce(rows: Rows, reduce: np.ufunc, values: Numbers, nothing: float) -> Nu
     return found
 
 
-def _collect(rows: int, red: list[tuple[str, Mask]], yellow: list[tuple[str, Mask]]) -> Colouring:
+def _collect(rows: int, red: Sequence[tuple[str, Mask]], yellow: Sequence[tuple[str, Mask]]) -> Colouring:
     colour = np.zeros(rows, np.uint8)
     reasons: dict[int, list[str]] = {}
     for sentence, hit in red:

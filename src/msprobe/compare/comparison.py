@@ -27,12 +27,6 @@ FindNames = Callable[[Rows, Rows, DumpPart, DumpPart], NameMapping]
 # Finds the records of the reference that records of the candidate answer to.
 FindRecords = Callable[[DumpPart, DumpPart], Mapping[str, str]]
 
-DOUBLE_CHECK = "A statistic is off by more than half of itself: check this API."
-NEW_NONFINITE = "The target has a NaN or an infinity that the bench has not."
-WITHIN_NOISE = "The difference is within the rounding of the values that went in."
-FUZZY = "Paired with a call of another number (fuzzy matching)."
-VALUES_DIFFER = "The two values differ."
-
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
@@ -136,7 +130,7 @@ def _judge(
         for row in np.flatnonzero(statistics.new_nonfinite).tolist():
             if verdict[row] in (verdicts.NONE, verdicts.YES):
                 verdict[row] = verdicts.NO
-                messages.setdefault(row, []).append(NEW_NONFINITE)
+                messages.setdefault(row, []).append(said("target-not-finite"))
         failing = np.array([word in (verdicts.NO, verdicts.UNMATCHED) for word in verdict], np.bool_)
         if parts[0].kind == "dump":
             colouring = colour_tensors(ours, statistics, *_columns_of(tensors))
@@ -195,13 +189,13 @@ def _statistics_verdicts(
     beyond = statistics.beyond_noise
     new_nonfinite = statistics.new_nonfinite
     for row in np.flatnonzero(statistics.warning).tolist():
-        said = messages.setdefault(row, [])
+        of_row = messages.setdefault(row, [])
         if new_nonfinite[row]:
-            said.append(NEW_NONFINITE)
+            of_row.append(said("target-not-finite"))
         else:
-            said.append(DOUBLE_CHECK)
+            of_row.append(said("check-this-api"))
             if not beyond[row]:
-                said.append(WITHIN_NOISE)
+                of_row.append(said("within-rounding-of-inputs"))
     return list(map(str, verdict))
 
 
@@ -215,18 +209,18 @@ def _add_common_messages(
     for row in np.flatnonzero(_shape_failures(pairing, agree)).tolist():
         there = int(partner[row])
         if agree.null[row]:
-            side = "target" if ours.dtypes[ours.dtype[row]] == "None" else "bench"
-            messages.setdefault(row, []).append(f"The {side} has no value here (None).")
+            is_target = ours.dtypes[ours.dtype[row]] == "None"
+            messages.setdefault(row, []).append(said("target-value-none" if is_target else "bench-value-none"))
         elif mode != "tensor" or not ours.is_tensor[row]:
             shapes = ours.shapes[ours.shape[row]], theirs.shapes[theirs.shape[there]]
-            messages.setdefault(row, []).append(f"The shapes are {shapes[0]} and {shapes[1]}.")
+            messages.setdefault(row, []).append(said("row-shapes-differ", *shapes))
     if mode != "tensor":
         for row in np.flatnonzero((agree.dtype == DIFFERENT) & ~agree.null).tolist():
             types = ours.dtypes[ours.dtype[row]], theirs.dtypes[theirs.dtype[int(partner[row])]]
-            messages.setdefault(row, []).append(f"The element types are {types[0]} and {types[1]}.")
+            messages.setdefault(row, []).append(said("element-types-differ", *types))
     if mode == "statistics":
         for row in np.flatnonzero(pairing.matched & ~ours.is_tensor).tolist():
             if ours.md5[row] != theirs.md5[int(partner[row])] and not agree.null[row] and agree.shape[row]:
-                messages.setdefault(row, []).append(VALUES_DIFFER)
+                messages.setdefault(row, []).append(said("two-values-differ"))
     for row in np.flatnonzero(pairing.fuzzy).tolist():
-        messages.setdefault(row, []).append(FUZZY)
+        messages.setdefault(row, []).append(said("paired-fuzzily"))

@@ -14,7 +14,8 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.matching import SAME
 from msprobe.compare.measures_tensor import NOT_AVAILABLE, SHAPE_UNMATCHED, UNSUPPORTED
 from msprobe.compare.rows import GRADIENT, INPUT, OUTPUT, PARAMETER, Numbers
-from msprobe.compare.values_of_pair import UNREADABLE
+from msprobe.compare.values_of_pair import is_unreadable
+from msprobe.messages import Wording, both
 
 Found = dict[int, list[str]]
 
@@ -26,18 +27,33 @@ _NOT_JUDGED = frozenset(
     )
 )
 
-NONFINITE = "error: The maximum or minimum of the target is NaN or infinite, that of the bench is not."
-RATIO = "error: The one-thousandth ratio of the inputs is above 0.9, that of an output below 0.1."
-NORM = "error: The norm of an output is off by more than 0.5, those of the inputs by less than 0.1."
-NORM_GREW = "warning: The relative error of the norm of an output is more than ten times that of the inputs."
-COSINE = "warning: The cosine of the inputs is above 0.9, that of an output lower by more than 0.1."
-GRAD = "error: requires_grad differs."
-SCALAR = "error: The two values differ."
-DTYPE = "error: The element types differ."
-SHAPE = "error: The shapes differ."
-DIGEST = "error: The digests differ."
-ALONE = "warning: The bench has no such row."
-PLACES = "error: NaN or infinities are not at the same places."
+NONFINITE = both(
+    "error: The maximum or minimum of the target is NaN or infinite, that of the bench is not.",
+    "error: 待比对侧的最大值或最小值为 NaN 或无穷，标杆侧不是。",
+)
+RATIO = both(
+    "error: The one-thousandth ratio of the inputs is above 0.9, that of an output below 0.1.",
+    "error: 输入的千分之一误差比例高于 0.9，而某个输出低于 0.1。",
+)
+NORM = both(
+    "error: The norm of an output is off by more than 0.5, those of the inputs by less than 0.1.",
+    "error: 某个输出的范数偏差超过 0.5，而输入小于 0.1。",
+)
+NORM_GREW = both(
+    "warning: The relative error of the norm of an output is more than ten times that of the inputs.",
+    "warning: 某个输出的范数相对误差超过输入的十倍。",
+)
+COSINE = both(
+    "warning: The cosine of the inputs is above 0.9, that of an output lower by more than 0.1.",
+    "warning: 输入的余弦高于 0.9，而某个输出低 0.1 以上。",
+)
+GRAD = both("error: requires_grad differs.", "error: requires_grad 不同。")
+SCALAR = both("error: The two values differ.", "error: 两侧的值不同。")
+DTYPE = both("error: The element types differ.", "error: 元素类型不同。")
+SHAPE = both("error: The shapes differ.", "error: shape 不同。")
+DIGEST = both("error: The digests differ.", "error: 摘要不同。")
+ALONE = both("warning: The bench has no such row.", "warning: 标杆侧没有这一行。")
+PLACES = both("error: NaN or infinities are not at the same places.", "error: 两侧 NaN 或无穷的位置不同。")
 
 
 def indicators(comparison: Comparison) -> Found:
@@ -109,8 +125,8 @@ def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], fou
 def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
     tensors = comparison.tensors or []
     for row, measured in enumerate(tensors):
-        if measured.cosine == UNSUPPORTED and any(note.startswith(UNREADABLE) for note in measured.notes):
-            found.setdefault(row, []).extend(f"warning: {note}" for note in measured.notes)
+        if measured.cosine == UNSUPPORTED and any(map(is_unreadable, measured.notes)):
+            found.setdefault(row, []).extend(Wording("{}: {}", "warning", note) for note in measured.notes)
         elif measured.cosine == NOT_AVAILABLE:
             found.setdefault(row, []).append(PLACES)
         elif measured.cosine == SHAPE_UNMATCHED and comparison.agreement.shape[row]:

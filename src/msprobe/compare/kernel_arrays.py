@@ -75,7 +75,7 @@ def items_of(path: StrPath) -> dict[Key, Item]:
     found = list(_of_files(folder)) if dump is None else []
     if dump is not None:
         for part in dump.parts():
-            place = f"step {part.step} rank {part.rank} "
+            place = f"step{part.step}/rank{part.rank} "
             found += [((place, name), Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
     if not found:
         raise PathError(said("no-kernel-files", folder))
@@ -178,10 +178,10 @@ def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[KernelRo
     ours, theirs = items_of(candidate), items_of(reference)
     for key, item in ours.items():
         other = theirs.get(key)
-        yield compare_items(item, other) if other else KernelRow(item.name, None, message="the other side has none")
+        yield compare_items(item, other) if other else KernelRow(item.name, None, message=said("other-side-has-none"))
     for key, item in theirs.items():
         if key not in ours:
-            yield KernelRow(None, item.name, message="the other side has none")
+            yield KernelRow(None, item.name, message=said("other-side-has-none"))
 
 
 def compare_items(candidate: Item, reference: Item) -> KernelRow:
@@ -192,7 +192,8 @@ def compare_items(candidate: Item, reference: Item) -> KernelRow:
         return KernelRow(candidate.name, reference.name, message=problem.message)
     means = {"mean": mean(ours), "reference_mean": mean(theirs)}
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        apart = f"{ours.dtype}{list(ours.shape)} and {theirs.dtype}{list(theirs.shape)} do not fit"
+        sides = (f"{array.dtype}{list(array.shape)}" for array in (ours, theirs))
+        apart = said("kernels-do-not-fit", *sides)
         return KernelRow(candidate.name, reference.name, **means, message=apart)
     measured = {**means, "same_crc": crc(ours) == crc(theirs)}
     return KernelRow(candidate.name, reference.name, **measured, **_measures(ours, theirs))
@@ -221,7 +222,7 @@ def _pieces(array: Array) -> Iterator[Array]:
 def _measures(ours: Array, theirs: Array) -> dict[str, Any]:
     """Source of the relative error: mindstudio-probe 8.1.1, |a - b| / |b| with the type's epsilon in place of zeros."""
     if not ours.size:
-        return {"message": "there are no elements"}
+        return {"message": said("no-elements-to-compare")}
     floating = np.issubdtype(ours.dtype, np.inexact)
     kind = ours.dtype if floating else np.dtype(np.float64)
     epsilon = np.finfo(kind).eps
@@ -254,7 +255,7 @@ def _measures(ours: Array, theirs: Array) -> dict[str, Any]:
         "mean_error": total / ours.size,
         "max_ulp": ulp if floating and kind.kind == "f" else None,
         "within": 100.0 * close / ours.size,
-        "message": f"{odd} elements are NaN or infinite on one side alone" if odd else "",
+        "message": said("not-finite-on-one-side", odd) if odd else "",
     }
 
 

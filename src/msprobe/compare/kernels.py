@@ -17,10 +17,10 @@ from typing import Literal
 
 from msprobe import log
 from msprobe.compare import verdicts
-from msprobe.compare.array_files import NO_CANDIDATE, NO_REFERENCE, NO_STATISTICS, FileSide, Number, Statistics
+from msprobe.compare.array_files import NO_REFERENCE, NO_STATISTICS, FileSide, Number, Statistics
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 KernelFileKind = Literal["npy", "statistic"]
 # Rank and step; op, task, input or output with its index, slot, and which of several with equal ones.
@@ -94,7 +94,7 @@ def common_places(
     ours, theirs = set(filter(wanted, candidate)), set(filter(wanted, reference))
     for places, word in ((ours - theirs, "candidate"), (theirs - ours, "reference")):
         if places:
-            listed = ", ".join(f"rank {rank} step {step}" for rank, step in sorted(places))
+            listed = joined(", ", (said("rank-and-step", rank, step) for rank, step in sorted(places)))
             log.warning(said("places-of-one-side", word, listed))
     both = sorted(ours & theirs)
     if not both:
@@ -231,13 +231,13 @@ def compare_statistics(candidate: FileSide | None, reference: FileSide | None) -
     """
     nothing = (None,) * 4
     if candidate is None or reference is None:
-        return StatisticsPair(nothing, nothing, "", NO_CANDIDATE if candidate is None else NO_REFERENCE)
+        return StatisticsPair(nothing, nothing, "", said("target-file-missing") if candidate is None else NO_REFERENCE)
     if candidate.shape.replace(" ", "") != reference.shape.replace(" ", ""):
-        shapes = f"The tensors have the shapes {candidate.shape} and {reference.shape}."
+        shapes = said("tensor-shapes-differ", candidate.shape, reference.shape)
         return StatisticsPair(nothing, nothing, "", shapes)
-    notes = []
+    notes: list[str] = []
     if candidate.dtype != reference.dtype:
-        notes.append(f"The element types are {candidate.dtype} and {reference.dtype}.")
+        notes.append(said("element-types-differ", candidate.dtype, reference.dtype))
     pairs = list(zip(candidate.statistics, reference.statistics, strict=True))
     differences = tuple(_difference(ours, theirs) for ours, theirs in pairs)
     relative = tuple(
@@ -245,13 +245,13 @@ def compare_statistics(candidate: FileSide | None, reference: FileSide | None) -
         for difference, (_, theirs) in zip(differences, pairs, strict=True)
     )
     if candidate.statistics == NO_STATISTICS or reference.statistics == NO_STATISTICS:
-        return StatisticsPair(differences, relative, "", "One side has no statistics.")
+        return StatisticsPair(differences, relative, "", said("one-side-without-statistics"))
     new = any(_is_new(ours, theirs) for ours, theirs in pairs)
     if new:
-        notes.append("The target has a NaN or an infinity that the bench has not.")
+        notes.append(said("target-not-finite"))
     largest = differences[0]
     close = not new and largest is not None and _ratio(largest, *pairs[0]) <= _MOST_RATIO
-    return StatisticsPair(differences, relative, verdicts.YES if close else verdicts.NO, " ".join(notes))
+    return StatisticsPair(differences, relative, verdicts.YES if close else verdicts.NO, joined(" ", notes))
 
 
 def _difference(ours: Number, theirs: Number) -> Number:

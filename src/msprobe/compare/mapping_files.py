@@ -149,10 +149,10 @@ def _unpaired_lists(
     """Lists that an entry has twice, in two spellings, or on one side alone."""
     for first, *others in filter(None, (mine, theirs)):
         for other in others:
-            yield source.mistake((*place, other), f'says again what "{first}" says')
+            yield source.mistake((*place, other), said("says-again", first))
     if bool(mine) != bool(theirs):
         missing = f"{'pt' if mine else 'ms'}_{word}"
-        yield source.mistake((*place, (mine or theirs)[0]), f"needs {missing} beside it")
+        yield source.mistake((*place, (mine or theirs)[0]), said("needs-field-beside-it", missing))
 
 
 def _paired(
@@ -168,7 +168,7 @@ def _paired(
         log.warning(said("api-mapping-entry-left-out", source.where(here), text))
         return None
     if len(set(mine)) != len(mine):
-        mistakes.append(source.mistake(here, "names one of them twice"))
+        mistakes.append(source.mistake(here, said("names-one-twice")))
     return dict(zip(mine, theirs, strict=True))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
 Value = float | str
@@ -31,7 +32,6 @@ SHAPE_UNMATCHED = "shape unmatched"
 NOT_AVAILABLE = "N/A"
 NOT_A_NUMBER = "Nan"
 
-_ELSEWHERE = "NaN or infinities are not at the same places."
 _PIECE = 1 << 15
 _EPSILON = float(np.finfo(np.float64).eps)
 _DECIMALS = 12
@@ -74,24 +74,25 @@ def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") ->
     tell of tensors of one element.
     """
     if candidate.dtype.kind not in "biufc" or reference.dtype.kind not in "biufc":
-        return all_six(UNSUPPORTED, "The values are no numbers.")
+        return all_six(UNSUPPORTED, said("values-are-no-numbers"))
     if candidate.size == 0:
-        return all_six(UNSUPPORTED, "The tensor is empty.")
+        return all_six(UNSUPPORTED, said("tensor-is-empty"))
     if candidate.ndim and candidate.shape != reference.shape:
-        note = f"The tensors have the shapes {list(candidate.shape)} and {list(reference.shape)}."
+        note = said("tensor-shapes-differ", list(candidate.shape), list(reference.shape))
         return all_six(SHAPE_UNMATCHED, note)
     if not candidate.ndim and reference.size != 1:
-        return all_six(SHAPE_UNMATCHED, f"The target has one value, the bench the shape {list(reference.shape)}.")
+        return all_six(SHAPE_UNMATCHED, said("target-single-value", list(reference.shape)))
     sums = _Sums(candidate.dtype, reference.dtype, form)
     if candidate.ndim == reference.ndim and _same_bytes(candidate, reference):
         # Equal bits: nothing to subtract, but the notes of a tensor without values apply.
         sums.same()
     elif not sums.add_all(candidate.reshape(-1), reference.reshape(-1)):
+        elsewhere = said("not-finite-at-other-places")
         if not candidate.ndim:
             return TensorMeasures(
-                UNSUPPORTED, UNSUPPORTED, NOT_A_NUMBER, NOT_A_NUMBER, UNSUPPORTED, UNSUPPORTED, (_ELSEWHERE,)
+                UNSUPPORTED, UNSUPPORTED, NOT_A_NUMBER, NOT_A_NUMBER, UNSUPPORTED, UNSUPPORTED, (elsewhere,)
             )
-        return all_six(NOT_AVAILABLE, _ELSEWHERE)
+        return all_six(NOT_AVAILABLE, elsewhere)
     found = sums.measures(candidate.size)
     if not candidate.ndim or (form == "26.2" and candidate.size == 1):
         return replace(
@@ -100,10 +101,10 @@ def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") ->
             euclidean=UNSUPPORTED,
             one_thousandth=UNSUPPORTED,
             five_thousandths=UNSUPPORTED,
-            notes=("A single value has only an absolute and a relative error.",),
+            notes=(said("single-value-measures"),),
         )
     if candidate.shape == (1,):
-        return replace(found, cosine=UNSUPPORTED, notes=("A tensor of one element has no cosine.",))
+        return replace(found, cosine=UNSUPPORTED, notes=(said("one-element-no-cosine"),))
     return found
 
 
@@ -256,7 +257,7 @@ class _Sums:
         max_relative: Value = round(self._largest_relative, _DECIMALS)
         if self._nan:
             max_relative = NOT_A_NUMBER
-            notes.append("The relative error is not finite: the bench has zeros.")
+            notes.append(said("relative-error-not-finite"))
         return TensorMeasures(
             cosine=self._cosine(notes),
             euclidean=float(np.sqrt(self._squared)),
@@ -271,13 +272,13 @@ class _Sums:
         ours, theirs = float(np.sqrt(self._ours_squared)), float(np.sqrt(self._theirs_squared))
         if ours <= _EPSILON and theirs <= _EPSILON:
             return 1.0
-        for side, norm in (("target", ours), ("bench", theirs)):
+        for name, norm in (("target-all-zero", ours), ("bench-all-zero", theirs)):
             if norm <= _EPSILON:
-                notes.insert(0, f"All values of the {side} are zero, so there is no cosine.")
+                notes.insert(0, said(name))
                 return NOT_A_NUMBER
         cosine = self._dot / (ours * theirs)
         if not np.isfinite(cosine):
-            notes.insert(0, "The norms overflow, so there is no cosine.")
+            notes.insert(0, said("norms-overflow"))
             return NOT_A_NUMBER
         return round(cosine, 6 if cosine > 0.9999 else _DECIMALS)
 

@@ -104,7 +104,7 @@ _Name = Annotated[str, AfterValidator(lambda name: name.strip().rstrip(".")), de
 def _metric(name: str) -> str:
     if name in _ALL_METRICS:
         return name
-    near = did_you_mean(name, _ALL_METRICS) or f"; the metrics are {', '.join(_ALL_METRICS)}"
+    near = did_you_mean(name, _ALL_METRICS) or said("metrics-are", ", ".join(_ALL_METRICS))
     raise wrong(said("no-metric", shown(name), near))
 
 
@@ -209,7 +209,12 @@ def coverage_of(config: MergeConfig, results: Sequence[RankResult], merged: Sequ
         lacking = [name for name, row in zip(names, merged[0].rows, strict=True) if row[at] is None]
         if lacking:
             more = ", ..." if len(lacking) > 1 else ""
-            missing.append(NotRead(f"{len(lacking)} of {len(names)} tensors ({lacking[0]}{more})", f"not in {label}"))
+            missing.append(
+                NotRead(
+                    said("tensors-missing-of", len(lacking), len(names), f"{lacking[0]}{more}"),
+                    said("file-not-in", label),
+                )
+            )
     return Coverage({"ranks": len(results), "tensors": len(names), "metrics": len(merged)}, tuple(missing))
 
 

@@ -102,13 +102,13 @@ def read_multiplications(path: StrPath) -> Multiplications:
             side = sides[GOLDEN if "golden" in name else TARGET]
             for file, tensors in files.items():
                 if not os.path.isfile(file):
-                    mistakes.append(source.mistake((section, name, file), "the file does not exist", "path"))
+                    mistakes.append(source.mistake((section, name, file), said("value-file-missing"), "path"))
                 elif not file.endswith((".pt", ".npy")):
-                    mistakes.append(source.mistake((section, name, file), "must be a .pt or .npy file"))
+                    mistakes.append(source.mistake((section, name, file), said("must-be-value-file")))
                 for number, tensor in enumerate(tensors):
                     old = side.get(tensor, Factors())
                     if getattr(old, place) is not None:
-                        text = f"{tensor} has another {place} matrix already"
+                        text = said("has-matrix-already", tensor, place)
                         mistakes.append(source.mistake((section, name, file, number), text))
                     side[tensor] = replace(old, **{place: Path(file)})
     if mistakes:

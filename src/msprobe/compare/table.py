@@ -16,6 +16,7 @@ from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES, Form
 from msprobe.compare.rows import BOOL, NULL, TEXT, WHOLE, Numbers, Rows
 from msprobe.compare.stacks import StackOf
+from msprobe.messages import translated
 from msprobe.statistics_table import DIFFERENCES, FURTHER, OF_BOTH_SIDES, RELATIVE_ERRORS
 from msprobe.store.columns import FurtherColumn
 
@@ -173,7 +174,7 @@ class Cells:
     def messages(self, start: int, stop: int) -> Column:
         """What the reader should know of a row."""
         messages = self.comparison.messages
-        return ["\n".join(messages[row]) if row in messages else "" for row in range(start, stop)]
+        return ["\n".join(map(translated, messages[row])) if row in messages else "" for row in range(start, stop)]
 
     def stacks(self, start: int, stop: int) -> Column:
         """The call stack, on the first row of each API."""

@@ -17,6 +17,7 @@ from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE
 from msprobe.compare.rows import Rows
 from msprobe.compare.stacks import StackOf
 from msprobe.compare.table import Cell, Cells, Column, statistic_cells
+from msprobe.messages import translated
 
 _DIFFERENT_KINDS = "Diff"
 _NO_VALUE = "N/A"
@@ -93,7 +94,10 @@ class _NewerCells(Cells):
 
     def messages(self, start: int, stop: int) -> Column:
         """A JSON list of sentences that begin with their level."""
-        return [json.dumps(self._found[row]) if row in self._found else "[]" for row in range(start, stop)]
+        return [
+            json.dumps(list(map(translated, self._found[row]))) if row in self._found else "[]"
+            for row in range(start, stop)
+        ]
 
     def digests(self, start: int, stop: int) -> list[Column]:
         """The digests of both sides; a process group is shown by its ranks."""

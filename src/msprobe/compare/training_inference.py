@@ -24,7 +24,7 @@ from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_tensor import UNSUPPORTED, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.columns import is_tensor, leaves
 from msprobe.store.dtypes import Array
@@ -36,8 +36,6 @@ BACKENDS: tuple[Backend, ...] = ("fsdp", "megatron")
 
 ERROR, WARNING, PASS = "error", "warning", "pass"
 NO_PARTNER = "No bench data matched."
-NO_CANDIDATE = "The target has no such tensor."
-PACKED = "The engine packs this weight; msprobe rollout reads it."
 
 # Module of the training -> module of the engine, those that are joined in the order of the engine.
 _NAMES: dict[str, dict[str, str]] = {
@@ -118,7 +116,7 @@ def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) 
         yield _compared(place, pieces, theirs.get(place, ())[:1], (training, inference))
     for place, found in theirs.items():
         if place not in ours:
-            yield _alone((), found[:1], NO_CANDIDATE)
+            yield _alone((), found[:1], said("target-row-missing"))
 
 
 def _alone(ours: tuple[Piece, ...], theirs: tuple[Piece, ...], message: str) -> PlacePair:
@@ -212,23 +210,23 @@ def _compared(
     if not theirs:
         return _alone(ours, theirs, NO_PARTNER)
     if place.slot.startswith("parameters") and theirs[0].shape and not prod(theirs[0].shape):
-        return _alone(ours, theirs, PACKED)
+        return _alone(ours, theirs, said("weight-is-packed"))
     try:
         left, right = (_joined(place, pieces, part) for pieces, part in zip((ours, theirs), parts, strict=True))
         found = measure_tensors(left, right, "26.2")
     except MsprobeError as problem:
-        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (f"{ERROR}: {problem.message}",))
+        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (Wording("{}: {}", ERROR, problem.message),))
     except (OSError, ValueError) as problem:
         # A mapped file on a disk that fails; pieces that do not fit to each other.
-        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (f"{ERROR}: {problem}.",))
+        return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (Wording("{}: {}.", ERROR, problem),))
     word = verdicts.accuracy(found)
     if word == verdicts.UNMATCHED or "N/A" in found.values:
         result = ERROR
     else:
         result = WARNING if word == verdicts.NO else PASS
-    notes = tuple(f"{result}: {note}" for note in found.notes) if result != PASS else found.notes
+    notes = tuple(Wording("{}: {}", result, note) for note in found.notes) if result != PASS else found.notes
     if result == WARNING and not notes:
-        notes = (f"{WARNING}: The values differ.",)
+        notes = (Wording("{}: {}", WARNING, said("values-of-row-differ")),)
     return PlacePair(ours, theirs, found, result, notes)
 
 

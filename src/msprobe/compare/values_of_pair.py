@@ -12,6 +12,7 @@ from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, a
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.rows import Rows
 from msprobe.errors import MsprobeError
+from msprobe.messages import Wording, said
 from msprobe.store.dtypes import Array
 from msprobe.store.part import DumpPart
 from msprobe.store.values import read_values
@@ -23,7 +24,6 @@ _Item = tuple[int, str, str]
 _Result = tuple[int, TensorMeasures]
 
 NO_PARTNER = "No bench data matched."
-UNREADABLE = "The data file"
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def measure_values(
         if ours is None and theirs is None:
             found[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
         elif ours is None:
-            found[row] = all_six(UNSUPPORTED, "The target has no data file.")
+            found[row] = all_six(UNSUPPORTED, said("target-without-data-file"))
         elif theirs is None:
-            found[row] = all_six(UNSUPPORTED, "The bench has no data file.")
+            found[row] = all_six(UNSUPPORTED, said("bench-without-data-file"))
         else:
             work.append((row, ours, theirs))
 
@@ -91,17 +91,23 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
 
 def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: Measures) -> TensorMeasures:
     arrays: list[Array] = []
-    for side, part, name in (("target", parts[0], ours), ("bench", parts[1], theirs)):
+    for side, part, name in (("side-target", parts[0], ours), ("side-bench", parts[1], theirs)):
         try:
             array = read_values(part.tensor_path(name)).array
             arrays.append(array if measures.prepare is None else measures.prepare(len(arrays), name, array))
         except MsprobeError as problem:
-            note = f"{UNREADABLE} {os.path.basename(name)} of the {side} cannot be read: {problem.message}"
+            note = said("data-file-unreadable", said(side), os.path.basename(name), problem.message)
             return all_six(UNSUPPORTED, note)
     try:
         return measures.of(arrays[0], arrays[1])
     except OSError as problem:  # a mapped file on a disk that fails
-        return all_six(UNSUPPORTED, f"{UNREADABLE}s {ours} and {theirs} cannot be read: {problem}.")
+        return all_six(UNSUPPORTED, said("data-files-unreadable", ours, theirs, problem))
+
+
+def is_unreadable(note: str) -> bool:
+    """Whether a note says that a file of values could not be read."""
+    entry = note.entry if isinstance(note, Wording) else None
+    return entry is not None and entry.name in ("data-file-unreadable", "data-files-unreadable")
 
 
 def _with_types(
@@ -110,16 +116,16 @@ def _with_types(
     if agree.dtype[row] not in (FAMILY, DIFFERENT):
         return found
     types = candidate.dtypes[candidate.dtype[row]], reference.dtypes[reference.dtype[int(pairing.partner[row])]]
-    note = f"The element types are {types[0]} and {types[1]}."
+    note = said("element-types-differ", *types)
     return replace(found, notes=(*found.notes, note))
 
 
 def _without_files(candidate: Rows, reference: Rows, row: int, partner: int) -> Iterator[str]:
     """Why a pair has no values to compare, and whether it differs nevertheless."""
     if candidate.is_tensor[row] or reference.is_tensor[partner]:
-        yield "Neither side has a data file."
+        yield said("no-data-file")
         return
-    yield "This is no tensor."
+    yield said("row-is-no-tensor")
     # The digest of an argument is that of its text.
     if candidate.md5[row] != reference.md5[partner]:
-        yield "The two values differ."
+        yield said("two-values-differ")

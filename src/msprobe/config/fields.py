@@ -17,7 +17,7 @@ from msprobe.config import settings
 from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, Interval, parse_element
 from msprobe.config.scope_patterns import compile_list_item
 from msprobe.foreign import zstd
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 # Tasks of the file that are not the recorder's.
 OtherTask = Literal["run_ut", "acc_check", "diff_check"]
@@ -100,7 +100,11 @@ def _overflow_nums(value: int) -> int:
 Ranges = Annotated[list[Annotated[Interval, PlainValidator(parse_element)]], BeforeValidator(_bounded)]
 Names = list[Annotated[str, AfterValidator(_list_item)]]
 
-_RANGE = f'a list of numbers 0..{LARGEST} and of ranges such as "4-6"; [] means all'
+_RANGE = both(
+    'a list of numbers 0..{} and of ranges such as "4-6"; [] means all',
+    '由 0..{0} 的数和 "4-6" 这样的区间组成的列表；[] 表示全部',
+    LARGEST,
+)
 _FOLDER = "the path of a folder, as a text"
 # Labels of the names of hosts.
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
@@ -175,8 +179,13 @@ class ValueFields(FilterFields):
 
     summary_mode: Annotated[str | list[str], PlainValidator(_summary_mode)] = Field(
         "statistics",
-        description=f"{choices(settings.SummaryMode)}; or a list of any of {settings.quoted(settings.TENSOR_KINDS)}; of"
-        f" the kernels of MindSpore's static graphs, of any of {settings.quoted(settings.KERNEL_KINDS)}",
+        description=both(
+            "{}; or a list of any of {}; of the kernels of MindSpore's static graphs, of any of {}",
+            "{0}；或由 {1} 中若干项组成的列表；MindSpore 静态图的 kernel 为 {2} 中若干项",
+            choices(settings.SummaryMode),
+            settings.quoted(settings.TENSOR_KINDS),
+            settings.quoted(settings.KERNEL_KINDS),
+        ),
     )
     slices: list[SliceFields] = Field(
         [],
@@ -219,7 +228,7 @@ class AddressFields(Fields):
         "", description="an IPv4 address or the name of a host, as a text"
     )
     port: Annotated[int, AfterValidator(_port)] = Field(-1, description="a whole number 1..65535, or -1 for none")
-    tls_path: str = Field("", description=f'{_FOLDER}, or "" for none')
+    tls_path: str = Field("", description=both('{}, or "" for none', '{0}，或 ""（不使用）', _FOLDER))
 
 
 class TensorFields(ValueFields, AddressFields):

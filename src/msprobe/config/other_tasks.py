@@ -22,7 +22,7 @@ from msprobe.config.settings import (
     RiskReport,
     quoted,
 )
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 FuzzDevice = Literal["npu", "cpu", "gpu", "cuda", "device"]
 
@@ -61,7 +61,12 @@ class FreeBenchmarkFields(Fields):
     fuzz_device: FuzzDevice = Field("npu", description=choices(FuzzDevice))
     pert_mode: Annotated[list[PerturbationMode], PlainValidator(_modes)] = Field(
         ["improve_precision"],
-        description=f"{choices(PerturbationMode)}, or a list of several of {quoted(get_args(PerturbationMode))}",
+        description=both(
+            "{}, or a list of several of {}",
+            "{0}，或由 {1} 中若干项组成的列表",
+            choices(PerturbationMode),
+            quoted(get_args(PerturbationMode)),
+        ),
     )
     handler_type: HandlerType = Field("check", description=choices(HandlerType))
     fuzz_level: Literal["L1"] = Field("L1", description='"L1"')

@@ -18,7 +18,7 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 from msprobe.paths import StrPath, check_readable_file
 
 SUFFIXES = (".yaml", ".yml")
@@ -39,7 +39,7 @@ def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
         file = check_readable_file(path, SUFFIXES, MOST_BYTES, follow_symlink=True)
         data = read_bounded(file, Budget(path, _LIMITS))
     except PathError as problem:
-        raise PathError(f"{what}: {problem.message}") from problem
+        raise PathError(Wording("{}: {}", what, problem.message)) from problem
     except OSError as problem:
         raise PathError(said("yaml-unreadable", what, path, problem.strerror)) from problem
     return parse_yaml(data, os.path.basename(os.fspath(path)))

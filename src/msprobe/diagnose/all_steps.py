@@ -14,7 +14,7 @@ from msprobe.diagnose.verdict.conclusion import Compared
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 from msprobe.engine import Workers, run
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.store.reader import Dump
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ class Telling:
             rank = step.ranks[number][0]
             words = [said("step", step.candidate)] if step.candidate is not None else []
             words += [said("rank", rank)] if isinstance(rank, int) else []
-            self._progress(", ".join([*words, f"{self._before + number + 1} of {self._parts}"]))
+            count = self._before + number + 1, self._parts
+            what = joined(", ", words)
+            self._progress(said("job-of-jobs", what, *count) if words else said("count-of-total", *count))
 
     def all_ranks(self, step: StepPair) -> None:
         """Say that the work is at a step in which ranks do not answer to each other."""
         if self._progress is not None:
-            self._progress("all ranks" if step.candidate is None else f"step {step.candidate}, all ranks")
+            self._progress(said("ranks-all") if step.candidate is None else said("step-all-ranks", step.candidate))
 
     def done(self, step: StepPair) -> None:
         """All ranks of a step are done."""

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msprobe.coverage import Coverage, NotRead
-
-_CANNOT = " cannot be read: "
-_OF_ONE_SIDE = "one side alone has them"
+from msprobe.messages import Wording, said
 
 
 def not_read(texts: Iterable[str]) -> tuple[NotRead, ...]:
-    """What sentences on unread parts say: ``step 1, rank 0 cannot be read: WHY``, ``step 1: WHY``."""
-    found = []
-    for text in map(str, texts):
-        what, cannot, why = text.partition(_CANNOT)
-        if not cannot:
-            what, _, why = text.partition(": ")
-        found.append(NotRead(what, why))
-    return tuple(found)
+    """What notes on unread parts say: ``step 1, rank 0 cannot be read: WHY``, ``step 1: WHY``."""
+    return tuple(map(_not_read, texts))
+
+
+def _not_read(text: str) -> NotRead:
+    if isinstance(text, Wording) and len(text.values) == 2:
+        what, why = text.values
+        return NotRead(what, why)
+    what, _, why = text.partition(": ")  # of a verdict that an earlier version wrote
+    return NotRead(what, why)
 
 
 def comparison_coverage(summary: Mapping[str, Any], notes: Sequence[str]) -> Coverage:
@@ -28,22 +28,24 @@ def comparison_coverage(summary: Mapping[str, Any], notes: Sequence[str]) -> Cov
     missing = list(not_read(notes[: count if isinstance(count, int) else 0]))
     files = summary.get("unread_files")
     if files:
-        missing.append(NotRead(_count(files, "tensor file"), "cannot be read"))
+        missing.append(NotRead(_count(files, "one-tensor-file", "so-many-tensor-files"), said("no-files-read")))
     left_out = summary.get("not_compared")
     if isinstance(left_out, dict):
-        missing.append(NotRead(f"{left_out['parts']} of {left_out['of_parts']} ranks of steps", "see the notes"))
-    for key, word in (
-        ("steps_of_one_side", "step"),
-        ("ranks_of_one_side", "rank"),
-        ("parts_of_one_side", "rank of steps"),
+        missing.append(NotRead(said("ranks-of-steps", left_out["parts"], left_out["of_parts"]), said("see-the-notes")))
+    for key, *words in (
+        ("steps_of_one_side", "one-step", "so-many-steps"),
+        ("ranks_of_one_side", "one-rank", "so-many-ranks"),
+        ("parts_of_one_side", "one-rank-of-steps", "so-many-ranks-of-steps"),
     ):
         if summary.get(key):
-            missing.append(NotRead(_count(summary[key], word), _OF_ONE_SIDE))
+            missing.append(NotRead(_count(summary[key], *words), said("gaps-one-side")))
     if summary.get("interrupted"):
-        missing.append(NotRead("what came behind an interruption", "it was not recorded"))
+        missing.append(NotRead(said("behind-interruption"), said("was-not-recorded")))
     little = summary.get("little_in_common")
     if isinstance(little, dict):
-        missing.append(NotRead(f"{little['of'] - little['pairs']} of {little['of']} calls", "none answers to them"))
+        missing.append(
+            NotRead(said("calls-of-calls", little["of"] - little["pairs"], little["of"]), said("none-answers-to-them"))
+        )
     read = {key: summary[name] for key, name in _READ.items() if isinstance(summary.get(name), int)}
     return Coverage(read, tuple(missing))
 
@@ -56,6 +58,5 @@ def dump_coverage(read: Mapping[str, Any], unread: Sequence[str]) -> Coverage:
     return Coverage({key: count for key, count in read.items() if type(count) is int}, not_read(unread))
 
 
-def _count(count: int, word: str) -> str:
-    head, of, tail = word.partition(" of ")
-    return f"{count} {head}{'s' if count != 1 else ''}{of}{tail}"
+def _count(count: int, one: str, many: str) -> str:
+    return said(many, count) if count != 1 else said(one)

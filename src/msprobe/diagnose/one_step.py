@@ -23,7 +23,7 @@ from msprobe.diagnose.steps.tensor_info import Known
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
-from msprobe.diagnose.tolerance.told_units import precision_of
+from msprobe.diagnose.tolerance.declared_units import precision_of
 from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
 from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (

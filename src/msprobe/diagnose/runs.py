@@ -230,7 +230,7 @@ class _PartsInTurn(Sequence[DumpPart]):
 
     def __getitem__(self, number: int | slice) -> DumpPart | list[DumpPart]:
         if isinstance(number, slice):
-            raise TypeError("one rank at a time")
+            raise TypeError(said("one-rank-at-a-time"))
         if self._open is None or self._open[0] != number:
             rank = self._ranks[number]
             self.close()

@@ -30,7 +30,7 @@ def finding_at(
     """
     forward = timeline.forward_of(event) or event if event.direction == "backward" else event
     source = {} if forward.source is None else {"source": forward.source}
-    told: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "entry": event.name,
         "module": forward.module,
         "rank": timeline.rank,
@@ -45,5 +45,5 @@ def finding_at(
         step=step,
         facts=tuple(facts),
         evidence={**as_json(facts), **(details or {}), **source},
-        **(told | more),
+        **(stated | more),
     )

@@ -16,7 +16,7 @@ from msprobe import __version__, distribution
 from msprobe.doctor.findings import Finding, Status
 from msprobe.errors import MsprobeError, reason_of
 from msprobe.foreign.opening import open_regular
-from msprobe.messages import said
+from msprobe.messages import both, said
 
 _LEAST_TORCH = (2, 1)
 _LEAST_TORCH_WITH_NUMPY_2 = (2, 3)
@@ -25,11 +25,14 @@ _LEAST_BYTES = 1 << 30
 _MOST_SCRIPT_BYTES = 1 << 16
 #: Optional packages, and what needs them.
 EXTRAS = {
-    "compare": (("polars", "python-calamine"), "compare --parquet; reading sheets of xlsx"),
-    "view": (("starlette", "uvicorn"), "view as a server"),
-    "plots": (("matplotlib",), "pictures of grad_compare"),
+    "compare": (
+        ("polars", "python-calamine"),
+        both("compare --parquet; reading sheets of xlsx", "compare --parquet；读取 xlsx 结果表"),
+    ),
+    "view": (("starlette", "uvicorn"), both("view as a server", "以服务方式运行 view")),
+    "plots": (("matplotlib",), both("pictures of grad_compare", "grad_compare 的图")),
     "ray": (("ray",), "--engine ray"),
-    "tensorboard": (("tensorboard",), "event files of the monitor"),
+    "tensorboard": (("tensorboard",), both("event files of the monitor", "监控的 event 文件")),
 }
 
 

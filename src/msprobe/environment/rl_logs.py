@@ -77,7 +77,7 @@ def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> Lo
     _write_json(os.path.join(output, "bench_config.json"), bench)
     _write_csv(os.path.join(output, "hyper_params_compare.csv"), _COMPARED, rows)
     skips = len({*one, *two}) - len(rows)
-    notes = [f"{skips} parameters of profiles and of Ray are not compared"] if skips else []
+    notes: list[str] = [said("profile-parameters-skipped", skips)] if skips else []
     return _compared(rows, output, notes, (more, others))
 
 
@@ -103,10 +103,10 @@ def verify_log(files: list[str], output: str) -> LogsCompared:
         raise InvalidInputError(said("log-arguments-order", files[0]))
     wanted = dict(_WANTED)
     if len(files) == 2:
-        told = yaml_text.load(small_file(files[0]), files[0])
-        if not isinstance(told, dict) or not told:
+        content = yaml_text.load(small_file(files[0]), files[0])
+        if not isinstance(content, dict) or not content:
             raise InvalidInputError(said("wanted-values-form", files[0]))
-        wanted = flatten(told)
+        wanted = flatten(content)
     found, *more = read_verl(files[-1])
     values = flatten(found)
     rows = [_row(name, wanted, values) for name in wanted]
@@ -164,7 +164,7 @@ def read_verl(path: str) -> _Read:
     places = sorted(at.start() for start in _STARTS for at in re.finditer(re.escape(start), text))
     if not places:
         raise InvalidInputError(said("log-without-configuration", path))
-    notes = [f'"{path}" prints its configuration {len(places)} times; the last is used'] if len(places) > 1 else []
+    notes: list[str] = [said("configuration-printed-more-than-once", path, len(places))] if len(places) > 1 else []
     begin = places[-1]
     line = text.rfind("\n", 0, begin) + 1
     prefix = text[line:begin]
@@ -224,7 +224,7 @@ def read_slime(path: str) -> _Read:
             current[match[1]] = _value(match[2].strip())
     if not found:
         raise InvalidInputError(said("log-without-arguments", path))
-    cut = [NotRead(f'the last list of arguments in "{path}"', "it has no end; the one before it was read")]
+    cut = [NotRead(said("last-argument-list", path), said("list-without-end"))]
     return found, [], cut if current is not None else []
 
 

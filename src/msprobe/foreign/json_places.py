@@ -113,12 +113,12 @@ class JsonPlaces:
         if isinstance(problem, StopIteration):
             problem = json.JSONDecodeError("Expecting value", self._text, problem.value)
         if isinstance(problem, json.JSONDecodeError):
-            where = f"line {problem.lineno}, column {problem.colno}"
-            reason = f"{problem.msg.lower().removesuffix(' at')} at {where}"
+            words = problem.msg.lower().removesuffix(" at")
+            reason = said("json-at-line", words, problem.lineno, problem.colno)
         elif isinstance(problem, RecursionError):
             reason = said("nested-too-deeply")
         elif isinstance(problem, UnicodeDecodeError):
             reason = said("json-name-no-utf8")
         else:  # the one error that is left of those that the scanner knows
             reason = said("json-digits", Limits.digits)
-        return InvalidInputError(f'"{self._source}" is no readable JSON: {reason}.')
+        return InvalidInputError(said("json-unreadable", self._source, reason))

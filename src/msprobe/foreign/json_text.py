@@ -76,7 +76,8 @@ def parse_json(
         _check_depth(text, budget)
         return json.loads(text, parse_int=long_numbers(text, budget, exact), object_pairs_hook=pairs)
     except json.JSONDecodeError as problem:
-        reason = f"{problem.msg.lower().removesuffix(' at')} at line {problem.lineno}, column {problem.colno}"
+        words = problem.msg.lower().removesuffix(" at")
+        reason = said("json-at-line", words, problem.lineno, problem.colno)
     except UnicodeDecodeError as problem:
         reason = said("json-byte-of-encoding", problem.start, problem.encoding.upper())
     except RecursionError:

@@ -213,8 +213,8 @@ class _Composer:
         node = self.anchors.get(event.anchor)
         mark: Any = event.start_mark
         if node is None or node.is_open:
-            what = "stands within what it names" if node else "names nothing"
-            raise YamlError.at(self.source, f"the alias *{event.anchor[:40]} {what}", mark.line + 1, mark.column + 1)
+            problem = said("alias-of-itself" if node else "alias-of-nothing", event.anchor[:40])
+            raise YamlError.at(self.source, problem, mark.line + 1, mark.column + 1)
         self.budget.spend_items(node.size)
         return node
 

@@ -24,7 +24,6 @@ from msprobe.messages import said
 from msprobe.paths import make_folder, make_folder_in
 
 Tell = Callable[[str], None]
-_CUT_OFF = "it was interrupted: what was still running has no record"
 
 
 class Graphs(NamedTuple):
@@ -56,7 +55,7 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
         files = _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
         covered = Coverage({"dumps": len(pairs)}) if request.layouts else coverage_of(mine, theirs, request.fields)
         ended = dict.fromkeys(path for built in graphs for path in built.interrupted)
-        covered = together([covered, Coverage({}, tuple(NotRead(str(path), _CUT_OFF) for path in ended))])
+        covered = together([covered, Coverage({}, tuple(NotRead(str(path), said("graph-cut-off")) for path in ended))])
         if not covered.is_complete:
             write(covered, output / f"coverage_{time}.json")
         return Graphs(files, covered)

@@ -12,40 +12,43 @@ from typing import Any
 from msprobe.compare.measures_tensor import TENSOR_MEASURES
 from msprobe.graph.modes import Mode
 from msprobe.graph.value_texts import Form
+from msprobe.messages import said, translated
 from msprobe.statistics_table import DIFFERENCES
 
 BELOW_ONE = 0.999999
 _FIVE = ("#FFFCF3", "#FFEDBE", "#FFDC7F", "#FFC62E", "#FF704D")
 _GREY = "#C7C7C7"
 _BOUNDS = {"summary": (0, 0.2, 0.4, 0.6, 0.8, 1), "all": (0, 0.05, 0.1, 0.15, 0.2, 1)}
-_MEANING = {
-    "summary": "The largest relative error of Max, Min, Mean and Norm over all results: |debug - bench| / |bench|.",
-    "all": "Share of values within a thousandth of the bench: smallest of the inputs minus smallest of the outputs.",
-}
+_MEANING = {"summary": "summary-colour-means", "all": "all-colour-means"}
 _LEVELS = (("#FFFCF3", (0, 0.3), "pass"), ("#FFDC7F", (0.3, 0.6), "warning"), ("#FF704D", (0.6, 1), "error"))
+#: Column -> the piece that says what it means.
 _TIPS = {
-    "Max diff": "Debug minus bench: the largest value",
-    "Min diff": "Debug minus bench: the smallest value",
-    "Mean diff": "Debug minus bench: the mean",
-    "L2norm diff": "Debug minus bench: the 2-norm (root of the sum of squares)",
-    "md5": "Digest of the values: equal if and only if the values are",
-    "Cosine": "Cosine of the angle between both tensors; 1 is best, above 0.99 is usually fine",
-    "EucDist": "Euclidean distance of both tensors",
-    "MaxAbsErr": "Largest absolute error; below 0.001 is usually fine",
-    "MaxRelativeErr": "Largest relative error; infinite or NaN where the bench is 0 or NaN",
-    "One Thousandth Err Ratio": "Share of values whose relative error is below 0.001; 1 is best",
-    "Five Thousandths Err Ratio": "Share of values whose relative error is below 0.005; 1 is best",
+    "Max diff": "tip-max",
+    "Min diff": "tip-min",
+    "Mean diff": "tip-mean",
+    "L2norm diff": "tip-norm",
+    "md5": "tip-md5",
+    "Cosine": "tip-cosine",
+    "EucDist": "tip-euclidean",
+    "MaxAbsErr": "tip-max-absolute",
+    "MaxRelativeErr": "tip-max-relative",
+    "One Thousandth Err Ratio": "tip-thousandth",
+    "Five Thousandths Err Ratio": "tip-five-thousandths",
 }
 
 
 def colours_of(mode: Mode, form: Form, published: bool = False) -> dict[str, Any]:
     """Colour -> range of the index and what it means. ``published``: the ranges of 8.1.1 for digests, word for word."""
-    unmatched = {"value": [], "description": "No partner on the other side"}
+    unmatched = {"value": [], "description": translated(said("no-partner-on-other-side"))}
     if form == "26.2":
         if mode == "structure":
             return {_GREY: {**unmatched, "accuracy_level": "unmatched node"}}
         found: dict[str, Any] = {
-            colour: {"value": list(bounds), "description": f"Rated {word} by the rules of 26.2", "accuracy_level": word}
+            colour: {
+                "value": list(bounds),
+                "description": translated(said("rated-by-rules", word)),
+                "accuracy_level": word,
+            }
             for colour, bounds, word in _LEVELS
             if mode != "md5" or word != "warning"
         }
@@ -55,20 +58,22 @@ def colours_of(mode: Mode, form: Form, published: bool = False) -> dict[str, Any
     if mode == "md5":
         same, different = ([1, 1], [0, 0]) if published else ([0.5, 1], [0, 0.5])
         return {
-            "#FFFCF3": {"value": same, "description": "All digests are those of the bench"},
-            "#FF704D": {"value": different, "description": "A digest differs from that of the bench"},
+            "#FFFCF3": {"value": same, "description": translated(said("all-digests-agree"))},
+            "#FF704D": {"value": different, "description": translated(said("a-digest-differs"))},
             _GREY: unmatched,
         }
     bounds = _BOUNDS[mode]
     ranges = zip(_FIVE, bounds, bounds[1:], strict=False)
-    five = {colour: {"value": [low, high], "description": _MEANING[mode]} for colour, low, high in ranges}
+    five = {
+        colour: {"value": [low, high], "description": translated(said(_MEANING[mode]))} for colour, low, high in ranges
+    }
     return {**five, _GREY: unmatched}
 
 
 def tool_tip_of(mode: Mode) -> str:
     """Column -> what it means, as JSON text."""
     columns = {"summary": DIFFERENCES, "md5": ("md5",)}.get(mode, TENSOR_MEASURES)
-    return json.dumps({name: _TIPS[name] for name in columns})
+    return json.dumps({name: translated(said(_TIPS[name])) for name in columns})
 
 
 def shown_index(index: float | int | None, published: bool) -> float | int | None:

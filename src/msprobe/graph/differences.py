@@ -97,9 +97,9 @@ class Differ:
         else:
             texts, relative = [], []
             for a, b in zip(map(_number, ours), map(_number, theirs), strict=True):
-                told = a is not None and b is not None
-                texts.append(text_of(a - b, self._form) if told else NO_NUMBER)
-                relative.append(_relative(a - b, b) if told else math.nan)
+                known = a is not None and b is not None
+                texts.append(text_of(a - b, self._form) if known else NO_NUMBER)
+                relative.append(_relative(a - b, b) if known else math.nan)
         columns = _AROUND_NUMBERS % (*texts, *map(percent, relative))
         return Difference(columns, tuple(relative), is_bad=bad)
 

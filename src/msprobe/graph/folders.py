@@ -191,5 +191,5 @@ def _place(rank: RankFolder, kind: FolderKind) -> tuple[int | None, int]:
 
 
 def _places(places: Sequence[tuple[int | None, int]]) -> str:
-    words = [f"rank {rank}" if step is None else f"step {step} rank {rank}" for step, rank in places]
+    words = [said("rank", rank) if step is None else said("step-and-rank", step, rank) for step, rank in places]
     return _listed(words)

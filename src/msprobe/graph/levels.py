@@ -9,6 +9,7 @@ from typing import Any
 from msprobe.graph.differences import NO_DIFFERENCE, Difference, is_bad
 from msprobe.graph.modes import Mode
 from msprobe.graph.parameter_texts import column_texts
+from msprobe.messages import said, translated
 
 PASS, WARNING, ERROR = 0.0, 0.5, 1.0
 _WORDS = {PASS: "pass", WARNING: "warning", ERROR: "error"}
@@ -50,7 +51,7 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
             level = max((level for level, _ in reasons), default=PASS)
             worst = max(worst, level)
             grads = _requires_grad(mine), _requires_grad(theirs)
-            messages = json.dumps([f"{_WORDS[level]}: {text}" for level, text in reasons])
+            messages = json.dumps([f"{_WORDS[level]}: {translated(text)}" for level, text in reasons])
             # A list as JSON text in a JSON text.
             found.append(column_texts(_COLUMNS, [str(grads[0] == grads[1]), _WORDS[level], json.dumps(messages)[1:-1]]))
     return worst, found
@@ -70,18 +71,18 @@ def _same_kind(mine: Any, theirs: Any) -> bool:
 def _own_reasons(mine: Any, theirs: Any, difference: Difference, mode: Mode) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     if difference.is_bad and not is_bad(theirs):
-        found.append((ERROR, "NaN or infinities on the debug side only."))
+        found.append((ERROR, said("not-finite-in-debug")))
     if _requires_grad(mine) != _requires_grad(theirs):
-        found.append((ERROR, "requires_grad differs."))
+        found.append((ERROR, said("node-requires-grad-differs")))
     if type(mine) is dict and type(theirs) is dict and "dtype" in mine and "dtype" in theirs:
         if mine["dtype"] != theirs["dtype"]:
-            found.append((ERROR, "The dtype differs."))
+            found.append((ERROR, said("node-dtype-differs")))
         if mine.get("shape") != theirs.get("shape"):
-            found.append((ERROR, "The shape differs."))
+            found.append((ERROR, said("node-shape-differs")))
     elif _value(mine) != _value(theirs):
-        found.append((ERROR, "The value differs."))
+        found.append((ERROR, said("node-value-differs")))
     if mode == "md5" and difference.same is False:
-        found.append((ERROR, "The digest differs."))
+        found.append((ERROR, said("node-digest-differs")))
     return found
 
 
@@ -94,15 +95,15 @@ def _against_inputs(
         error = difference.relative[3]
         if error == error and norm_in is not None:
             if norm_in < 0.1 and error > 0.5:
-                found.append((ERROR, "The norm is off by more than half, and those of the inputs by less than 0.1."))
+                found.append((ERROR, said("norm-off-by-half")))
             if error > (10 * norm_in if norm_in else 0.1):
-                found.append((WARNING, "The norm is off ten times as much as those of the inputs."))
+                found.append((WARNING, said("norm-off-ten-times")))
     elif mode == "all":
         ratio, cosine = difference.one_thousandth, difference.cosine
         if ratio is not None and ratio_in is not None and ratio_in > 0.9 and ratio < 0.1:
-            found.append((ERROR, "Nine tenths of the inputs are within a thousandth, not a tenth of the output."))
+            found.append((ERROR, said("thousandths-lost")))
         if cosine is not None and cosine_in is not None and cosine_in > 0.9 and cosine_in - cosine > 0.1:
-            found.append((WARNING, "The cosine is lower than those of the inputs by more than 0.1."))
+            found.append((WARNING, said("cosine-lower-than-inputs")))
     return found
 
 

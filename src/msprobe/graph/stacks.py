@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msprobe.graph.node_kinds import CALL, GROUP
 from msprobe.graph.tree import Tree
+from msprobe.messages import said, translated
 from msprobe.store.part import DumpPart
 
 _TEMPLATE = re.compile(r"\w*Template\(|api_template\(")
@@ -37,7 +38,7 @@ def _forward_name(name: str) -> str:
 
 
 def _no_stack(name: str) -> str:
-    return f"No stack of {name} is recorded, nor of its forward call."
+    return translated(said("no-stack-of", name))
 
 
 def shorten(tree: Tree, stacks: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msprobe.lockstep.carried import Apart
 from msprobe.lockstep.regions import NAMES, WORDS, Regions
+from msprobe.messages import said
 
 _MOST_NAMED = 200
 
@@ -143,7 +144,7 @@ class Account:
         self.counts[what] += 1
         names = self.named.setdefault(what, [])
         if len(names) < _MOST_NAMED:
-            names.append(f"{name} in step {step}")
+            names.append(said("call-in-step", name, step))
 
     def to_json(self) -> dict[str, Any]:
         """As it is written for whoever judges."""

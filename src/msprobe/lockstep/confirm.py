@@ -134,19 +134,16 @@ class Confirmed:
 
     def sentence(self) -> str:
         """The answer in a sentence, and what to do next in another one."""
-        right = f"With {self.named.in_words} put right"
+        call, rest = self.named.in_words, self.rest
         if self.is_confirmed:
-            return f"{right}, loss and gradients agree: nothing else is needed."
+            return said("put-right-agree", call)
         if self.verdict.status == "incomparable":
-            return f"{right}, the runs cannot be compared: {self.verdict.reason}."
-        told = f"{right}, loss and gradients still differ: something else is wrong, too."
-        rest = self.rest
+            return said("put-right-incomparable", call, self.verdict.reason)
+        answer = said("put-right-still-differ", call)
         if rest is None:
-            return told
-        told = f"{told} Next: {rest.message}."
-        if self.named.is_of_same_api(rest.entry):
-            told += " That is the same API: put all its calls right with --every-call."
-        return told
+            return answer
+        answer += said("next-finding", rest.message)
+        return answer + said("next-is-same-api") if self.named.is_of_same_api(rest.entry) else answer
 
 
 def confirmed(named: Named, dump: StrPath) -> Confirmed:

@@ -10,7 +10,7 @@ from msprobe.capture.listeners import Cadence
 from msprobe.config.settings import Level, Lockstep, Settings, SummaryMode
 from msprobe.errors import InvalidInputError
 from msprobe.lockstep.reference import RecordedStep
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump, open_dump
 
@@ -35,15 +35,15 @@ class Recording:
         header = part.header
         task, level, framework = (header.get(word) for word in ("task", "level", "framework"))
         leaves = [leaf for _, record in part.records() for leaf in _tensors(record)]
-        wrong = []
+        wrong: list[str] = []
         if framework not in (None, "pytorch"):
-            wrong.append(f"it is of {framework}, and lockstep is for PyTorch")
+            wrong.append(said("reference-of-framework", framework))
         if level not in _LEVELS:
-            wrong.append(f"its level is {level}, and lockstep needs each call: level L1 or mix")
+            wrong.append(said("reference-of-level", level))
         if not any("data_name" in leaf for leaf in leaves):
-            wrong.append(f'its task is "{task}" and it has no tensors; record it with "task": "tensor"')
+            wrong.append(said("reference-without-tensors", task))
         if wrong:
-            raise InvalidInputError(said("lockstep-reference-unfit", self.path, "; ".join(wrong)))
+            raise InvalidInputError(said("lockstep-reference-unfit", self.path, joined("; ", wrong)))
         optimizer = any(
             "data_name" in leaf
             for name, record in part.records()
@@ -67,13 +67,13 @@ class Recording:
         """The settings that record the candidate as the reference was recorded. Raises InvalidInputError for steps and
         ranks that it does not have.
         """
-        wrong = []
+        wrong: list[str] = []
         for word, asked, own in (("step", settings.steps, self.steps), ("rank", settings.ranks, self.ranks or [0])):
             missing = [number for number in asked[:1000] if number not in own]
             if missing:
-                wrong.append(f"{word} {_listed(missing)} is not in it, it has {_listed(own)}")
+                wrong.append(said("not-in-reference", word, _listed(missing), _listed(own)))
         if wrong:
-            raise InvalidInputError(said("lockstep-reference-wrong", self.path, "; ".join(wrong)))
+            raise InvalidInputError(said("lockstep-reference-wrong", self.path, joined("; ", wrong)))
         return replace(
             settings,
             level=self.level,

@@ -147,13 +147,13 @@ class Region:
         """
         if any(not name.endswith(".forward") or name.startswith(_OF_MANY) for name in self.ends):
             return []
-        told, waiting = set[str](), list(self.judged)
+        reached, waiting = set[str](), list(self.judged)
         while waiting:
             name = waiting.pop()
-            if name not in told:
-                told.add(name)
+            if name not in reached:
+                reached.add(name)
                 waiting += self.takes.get(name, ())
-        return [name for name in self.calls if name not in told]
+        return [name for name in self.calls if name not in reached]
 
     def to_json(self) -> dict[str, Any]:
         """As whoever judges reads it."""

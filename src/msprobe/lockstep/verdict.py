@@ -66,7 +66,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
     left: dict[Rank, Any] = {}
     for number, step in enumerate(common.steps):
         if progress is not None:
-            progress(f"step {step.candidate}, {number + 1} of {len(common.steps)}")
+            progress(said("job-of-jobs", said("step", step.candidate), number + 1, len(common.steps)))
         results = [
             judge(
                 Task(
@@ -153,10 +153,10 @@ class _Findings:
             for written in writes.get(rank, ()):
                 self._keep(*written)
         # What an optimizer with other settings calls has other arguments; that was told.
-        told = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
+        ranks_of_optimizer = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
         for suspect in suspects:
             finding = suspect.finding
-            if finding.kind != "optimizer" and finding.direction == "optimizer" and finding.rank in told:
+            if finding.kind != "optimizer" and finding.direction == "optimizer" and finding.rank in ranks_of_optimizer:
                 continue
             # What differs before the first step still does before the second.
             kind = "weights" if finding.kind == "initial_weights" else finding.kind

@@ -286,6 +286,11 @@ MESSAGES: tuple[Message, ...] = (
         "settings must be a dict, a namespace of arguments, a dataclass or a configuration, or a list of those; found {kind}.",
         "settings 必须是 dict、参数的命名空间、dataclass 或配置，或由它们组成的列表；实际为 {kind}。", severity="error",
     ),
+    Message(
+        "E357", "folder-has-more-than-result", "error:checkpoint", "folder path",
+        '"{folder}" holds more than an earlier result of config_check ("{path}"); nothing was written or removed, give a different -o.',
+        '"{folder}" 中除了此前 config_check 的结果还有其他内容（"{path}"）；没有写入或删除任何内容，请给出别的 -o。', severity="error",
+    ),
 )
 
 PIECES: tuple[Piece, ...] = (

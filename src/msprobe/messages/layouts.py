@@ -126,7 +126,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N609", "values-cannot-be-added", "note", "what",
-        "{what}: no values were recorded, or none that can be added up over ranks",
+        "{what}: no values were recorded, or none that can be summed over ranks",
         "{what} 个：没有采集数值，或数值无法跨 rank 合并",
         severity="note",
     ),

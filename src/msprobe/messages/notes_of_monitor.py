@@ -49,6 +49,8 @@ MESSAGES: tuple[Message, ...] = (
 )
 
 PIECES: tuple[Piece, ...] = (
+    Piece("page-shows-ranks", "ranks", "the page shows {ranks} ranks", "页面只显示 {ranks} 个 rank"),
+    Piece("monitor-database", "path rows steps ranks", "database: {path} ({rows} rows, {steps} steps, {ranks} ranks)", "数据库：{path}（{rows} 行，{steps} 个 step，{ranks} 个 rank）"),
     Piece("step-not-taken", "", " (not taken)", "（未更新）"),
     Piece("step-not-finished", "", " (not finished)", "（未完成）"),
     Piece("targets-there", "names", " (there are {names}, ...)", "（有 {names} 等）"),

@@ -159,7 +159,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A431", "what-first-difference-is", "warning:work", "candidate reference",
         'this is the first call with a result whose statistics differ by more than half, or whose digest differs; the cause may be an argument, a call of one side alone or a smaller difference before it: `msprobe compare "{candidate}" "{reference}"` looks for these.',
-        '这是首个结果的统计量相差超过一半或校验值不同的调用；原因可能是参数、只有一侧才有的调用，或之前较小的差异：`msprobe compare "{candidate}" "{reference}"` 会查找这些。', severity="note",
+        '这是首个结果的统计量相差超过一半或摘要不同的调用；原因可能是参数、只有一侧才有的调用，或之前较小的差异：`msprobe compare "{candidate}" "{reference}"` 会查找这些。', severity="note",
     ),
 )
 

@@ -209,7 +209,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N802", "keys-of-the-trainer", "note", "rows modules",
-        "{rows} rows of {modules} modules were judged with keys of the trainer, more widely: the engine's were cached before the recording",
+        "{rows} rows of {modules} modules were judged with the trainer's keys and a wider tolerance: the engine's were cached before the recording",
         "{modules} 个模块的 {rows} 行用训练侧的 key 判断，门限放宽：引擎的 key 在采集开始之前已缓存",
         severity="note",
     ),

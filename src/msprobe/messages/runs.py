@@ -179,7 +179,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "N125", "tensor-files-unread", "note", "side files why",
         "{side}: {files} cannot be read ({why}): only their statistics in dump.json are compared",
-        "{side}：{files} 无法读取（{why}）：只比对 dump.json 中的信息",
+        "{side}：{files} 无法读取（{why}）：只比对 dump.json 中的统计量",
         severity="note",
     ),
     Message(
@@ -268,8 +268,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N140", "structure-only", "note", "",
-        "values were not recorded on both sides (task structure): calls and their arguments are compared",
-        "两侧都没有采集数值（task structure）：只比对调用了什么、如何调用",
+        "at most one side recorded values (task structure): calls and their arguments are compared",
+        "至多一侧采集了数值（task structure）：只比对调用与参数",
         severity="note",
     ),
     Message(

@@ -168,6 +168,15 @@ def arguments_of(text: str) -> dict[str, Any]:
     return found
 
 
+def messages_in(text: str) -> list[Wording]:
+    """The messages that a text is put together from, each as a whole; itself, if it is one."""
+    if not isinstance(text, Wording):
+        return []
+    if text.entry is not None and text.entry.code:
+        return [text]
+    return [found for value in text.values for found in messages_in(value)]
+
+
 def coded(texts: Iterable[str]) -> list[dict[str, Any]]:
     """For a program: code, name, text and arguments of each text that has a code."""
     found = []

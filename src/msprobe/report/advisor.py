@@ -13,7 +13,7 @@ from msprobe.compare.comparison import Comparison
 from msprobe.compare.mapping import Mappings
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.diagnose.runs import compare_runs
-from msprobe.messages import translated
+from msprobe.messages import said, translated
 from msprobe.report.advice import advice_on
 from msprobe.report.phrases import clean, headline, leading
 
@@ -32,23 +32,23 @@ def advice_text(comparison: Comparison, mappings: Mappings | None = None) -> str
         row = int(differing[0]) if len(differing) else None
     else:
         row = _row_of(comparison, leading(verdict)[0]) if verdict.findings else None
-    advice = "\n".join([*_sentences(verdict, row), *unmatched_lines(comparison)])
+    advice = "\n".join([*_sentences(verdict, row), *map(translated, unmatched_lines(comparison))])
     line, name = ("NA", "NA") if row is None else (str(row), comparison.candidate.name[row])
     return f"Line: {line}\nSuspect Nodes: {name}\nExpert Advice: {advice}\n"
 
 
 def unmatched_lines(comparison: Comparison) -> list[str]:
     """What one side alone has, in a sentence for each side; empty if all rows have a partner."""
-    lines = []
+    lines: list[str] = []
     for side, other, rows, found in (
-        ("target", "bench", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
-        ("bench", "target", comparison.reference, comparison.pairing.reference_only),
+        ("side-target", "side-bench", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
+        ("side-bench", "side-target", comparison.reference, comparison.pairing.reference_only),
     ):
         if not len(found):
             continue
         names = list(dict.fromkeys(rows.entries[number] for number in rows.entry[found].tolist()))
         shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-        lines.append(f"{len(found)} rows of the {side} have no partner in the {other}: {shown}.")
+        lines.append(said("rows-without-partner", len(found), said(side), said(other), shown))
     return lines
 
 
@@ -60,8 +60,8 @@ def _verdict_on(comparison: Comparison, mappings: Mappings | None) -> Verdict:
 
 def _sentences(verdict: Verdict | None, row: int | None) -> list[str]:
     if verdict is None:
-        differs = "No saved value differs." if row is None else "This saved value is the first that differs."
-        return [differs]
+        differs = said("no-saved-value-differs") if row is None else said("first-saved-value-that-differs")
+        return [translated(differs)]
     lines = [translated(headline(verdict))]
     if verdict.findings:
         first = leading(verdict)[0]

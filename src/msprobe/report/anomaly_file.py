@@ -30,15 +30,15 @@ def anomaly_bytes(answer: OverflowAnswer) -> bytes:
 
 def asked_for(propagation: dict[str, Any]) -> Asked:
     """What was asked for when a file was written, by its ``_propagation``; as usual where it does not say."""
-    told = propagation.get("asked")
-    told = told if isinstance(told, dict) else {}
-    limits = told.get("limits")
+    question = propagation.get("asked")
+    question = question if isinstance(question, dict) else {}
+    limits = question.get("limits")
     limits = limits if isinstance(limits, dict) else {}
     numbers = {key: limits[key] for key in ("largest", "growth") if type(limits.get(key)) in (int, float)}
     return Asked(
         Limits(every_infinity=limits.get("every_infinity") is True, **numbers),
-        all_steps=told.get("all_steps") is True,
-        partial=told.get("partial") is True,
+        all_steps=question.get("all_steps") is True,
+        partial=question.get("partial") is True,
     )
 
 

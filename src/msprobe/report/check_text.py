@@ -84,8 +84,8 @@ def check_blocks(finding: Finding) -> list[list[Block]]:
     says = explained(f"check:{name}", "meaning")
     evidence = finding.evidence
     # How a NaN is born, and that it is one, the message says in words.
-    told = ("birth", "value") if "birth" in evidence else ()
-    lines = [line for key, value in evidence.items() if key not in told for line in _evidence(key, value)]
+    shown = ("birth", "value") if "birth" in evidence else ()
+    lines = [line for key, value in evidence.items() if key not in shown for line in _evidence(key, value)]
     if finding.alternatives:
         lines.append(said("look-also-at", phrases.listed(finding.alternatives)))
     advice = explained(f"check-cause:{finding.evidence.get('cause')}", "advice") or explained(f"check:{name}", "advice")
@@ -161,8 +161,8 @@ def _counts(result: CheckResult) -> list[str]:
         lacking.setdefault(why, []).append(name)
     found: list[str] = [said("steps-and-records", steps, "" if steps == 1 else "s", records, which)]
     if lacking:
-        told = joined(
+        shown = joined(
             "; ", [Wording("{}: {}", clean(why), ", ".join(map(clean, names))) for why, names in lacking.items()]
         )
-        found.append(said("nothing-for-other-checks", told))
+        found.append(said("nothing-for-other-checks", shown))
     return found

@@ -37,13 +37,13 @@ class CodeMapping:
     @property
     def coverage(self) -> Coverage:
         """What got its lines, and what the texts of the graphs do not have."""
-        missing = [NotRead(f'the rest of "{path}"', "it ends in the middle of a graph") for path in self.cut_off]
+        missing = [NotRead(said("rest-of-text", path), said("ends-in-a-graph")) for path in self.cut_off]
         for count, why in (
-            (self.tally.not_found, "the graph does not have them"),
-            (self.tally.other_graphs, "of other graphs than the IR"),
+            (self.tally.not_found, said("graph-lacks-kernels")),
+            (self.tally.other_graphs, said("kernels-of-other-graphs")),
         ):
             if count:
-                missing.append(NotRead(f"{count} kernel{'s' if count > 1 else ''}", why))
+                missing.append(NotRead(said("so-many-kernels", count) if count > 1 else said("one-kernel"), why))
         return Coverage({"kernels": self.tally.mapped}, tuple(missing))
 
 

@@ -87,7 +87,7 @@ def compare_distributed(
     arguments.flags(
         stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match, is_print_compare_log=log_rows
     )
-    arguments.demand(not kwargs.get("suffix"), "suffix is the name of the rank here; leave it out")
+    arguments.demand(not kwargs.get("suffix"), said("suffix-is-the-rank"))
     arguments.path("output_path", output_path)
     _demand_mapping(arguments, data_mapping)
     arguments.tell()
@@ -107,4 +107,4 @@ def compare_distributed(
 
 def _demand_mapping(arguments: Arguments, found: object) -> None:
     is_right = found is None or isinstance(found, (str, os.PathLike, Mapping))
-    arguments.demand(is_right, f"data_mapping must be a path or a dict, found a {type(found).__name__}", WrongTypeError)
+    arguments.demand(is_right, said("must-be-path-or-dict", "data_mapping", type(found).__name__), WrongTypeError)

@@ -122,7 +122,7 @@ def compare_folders(
     problems: list[NotRead] = []
 
     def tell_rank(number: int) -> None:
-        tell(f"{pairs[number].name}, {number + 1} of {len(pairs)}")
+        tell(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
 
     for found, failed in run(work, pairs, ALONE if here else request.workers, tell_rank):
         outcomes += found

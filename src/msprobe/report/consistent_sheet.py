@@ -22,7 +22,7 @@ from msprobe.compare.training_inference import (
 )
 from msprobe.coverage import Coverage, NotRead, write
 from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.formats import sheet_format
 from msprobe.report.workbook import Cell, Sheet
@@ -130,7 +130,7 @@ def _row(pair: PlacePair, between: str) -> tuple[Cell, ...]:
         *(value for pieces in sides for value in _statistics(pieces)),
         _NOTHING if _NOTHING in words else str(words[0] == words[1]),
         pair.result,
-        json.dumps(pair.messages, ensure_ascii=False),
+        json.dumps(list(map(translated, pair.messages)), ensure_ascii=False),
         str([between.join(piece.data_name or "-1" for piece in pieces) or _NOTHING for pieces in sides]),
     )
 

@@ -69,11 +69,9 @@ def _verdict(verdict: Verdict, written: Sequence[str], width: int) -> Iterator[L
             yield Line("")
             number = _numbers(verdict)[id(findings[0])]
             if number > 1:  # harmless ones stand before it there
-                yield Line(f"  finding {number} of verdict.json", "dim")
+                yield Line("  " + translated(said("finding-of-verdict", number)), "dim")
             yield from _finding(findings[0], width)
-            follows = (
-                "each stands by itself" if "lockstep" in verdict.summary else "later ones may follow from earlier ones"
-            )
+            follows = "further-stand-alone" if "lockstep" in verdict.summary else "further-may-follow"
             yield from _further(verdict, findings[1:], 2, width, verdict.status == "diverged", follows)
     yield from section("Notes", phrases.further_notes(verdict), width)
     yield from section("Compared", counts(verdict), width)
@@ -208,9 +206,9 @@ def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
 
 def _width(terminal: bool) -> int:
     """As wide as the user says (COLUMNS); else as the terminal, up to what reads well; else 80."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return max(int(told), 40)
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return max(int(asked), 40)
     return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, 40), _WIDEST) if terminal else WIDTH
 
 

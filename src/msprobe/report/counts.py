@@ -23,7 +23,7 @@ def counts(verdict: Verdict) -> list[str]:
         ("unexplained", said("unexplained")),
     )
     blind, calls = summary.get("not_judged", 0), summary.get("pairs", 0)
-    told = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
+    counted = [Wording("{} {}", summary[key], words) for key, words in states if summary.get(key)]
     lines: list[str] = [
         Wording(
             "{}, {}, {}",
@@ -31,7 +31,7 @@ def counts(verdict: Verdict) -> list[str]:
             _plural(summary.get("ranks", 0), "1 rank", "{} ranks"),
             _plural(pairs, "1 pair of calls", "{} pairs of calls"),
         )
-        + (Wording(": {}", joined(", ", told)) if told else "")
+        + (Wording(": {}", joined(", ", counted)) if counted else "")
     ]
     told_of = len(verdict.findings)
     if verdict.status == "diverged" and summary.get("unexplained", 0) > told_of:

@@ -85,7 +85,7 @@ def _compare_ranks(
     pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=False)
     missing += [NotRead(name, said("only-in", f'"{side}"')) for name, side in lone]
     for number, pair in enumerate(pairs, 1):
-        tell(f"{pair.name}, {number} of {len(pairs)}")
+        tell(said("job-of-jobs", pair.name, number, len(pairs)))
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
         try:
             if "dump" not in ours or "dump" not in theirs:

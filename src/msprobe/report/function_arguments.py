@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.compare.problems import ComparisonError, InvalidArgumentError, InvalidPathError, WrongTypeError
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said
 
 #: Of several mistakes, the error that callers of mindstudio-probe 8.1.1 meet first.
 _ORDER = (WrongTypeError, InvalidArgumentError, InvalidPathError)
@@ -29,21 +29,21 @@ class Arguments:
     def flags(self, **flags: object) -> None:
         """Each must be True or False."""
         for name, value in flags.items():
-            self.demand(type(value) is bool, f"{name} = {value!r} must be True or False")
+            self.demand(type(value) is bool, said("flag-must-be-a-bool", name, repr(value)))
 
     def suffix(self, value: object) -> None:
         """A word that can stand in the name of a file."""
         is_word = isinstance(value, str) and "/" not in value
-        self.demand(is_word, f"suffix must be a word for a file name, found {value!r}")
+        self.demand(is_word, said("suffix-must-be-a-word", repr(value)))
 
     def path(self, name: str, value: object) -> None:
         """A text or path object."""
-        self.demand(_is_path(value), f"{name} must be a path, found a {type(value).__name__}", WrongTypeError)
+        self.demand(_is_path(value), said("must-be-a-path", name, type(value).__name__), WrongTypeError)
 
     def fields(self, input_param: object, names: Sequence[str], kind: type[ComparisonError]) -> list[str]:
         """The paths that ``input_param`` has in these fields."""
         if not isinstance(input_param, Mapping):
-            text = f"input_param must be a dict, found a {type(input_param).__name__}"
+            text = said("must-be-a-dict", "input_param", type(input_param).__name__)
             self._mistakes.append((WrongTypeError, text))
             return []
         paths: list[str] = []
@@ -52,9 +52,7 @@ class Arguments:
             if _is_path(value) and os.fspath(value):
                 paths.append(os.fspath(value))
             else:
-                self.demand(
-                    False, f'field "{name}" of input_param must be the path of a dump.json, found {value!r}', kind
-                )
+                self.demand(False, said("field-must-be-a-dump", name, repr(value)), kind)
         return paths
 
     def tell(self) -> None:
@@ -62,7 +60,7 @@ class Arguments:
         kinds = [kind for kind, _ in self._mistakes]
         for kind in _ORDER:
             if kind in kinds:
-                raise kind(f"{self._function}: {'; '.join(text for _, text in self._mistakes)}.")
+                raise kind(Wording("{}: {}.", self._function, joined("; ", (text for _, text in self._mistakes))))
 
     def warn_unknown(self, given: Mapping[str, Any], known: Sequence[str]) -> None:
         """Say which keywords are not known: as in mindstudio-probe 8.1.1 they do nothing."""

@@ -26,7 +26,7 @@ from msprobe.compare.problems import InvalidPathError
 from msprobe.compare.single_points import PointPair, pair_points
 from msprobe.compare.table import STATISTIC_MEASURES
 from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.paths import StrPath, check_output_folder, make_folder, make_folder_in
 from msprobe.report.csv_table import write_csv
 from msprobe.report.workbook import Cell, Sheet, write_workbook
@@ -93,7 +93,7 @@ def _array_rows(ours: dict[Key, Kernel], theirs: dict[Key, Kernel]) -> list[list
                 *found.candidate.statistics,
                 *found.reference.statistics,
                 found.accuracy,
-                found.message,
+                translated(found.message),
                 *found.measures,
             ]
         )
@@ -113,7 +113,7 @@ def _statistics_rows(ours: dict[Key, Kernel], theirs: dict[Key, Kernel]) -> list
                 *left.statistics,
                 *right.statistics,
                 found.accuracy,
-                found.message,
+                translated(found.message),
                 *found.differences,
                 *found.relative,
             ]
@@ -160,7 +160,7 @@ def _point_row(pair: PointPair, found: FilePair) -> list[Cell]:
         *found.candidate.statistics,
         *found.reference.statistics,
         found.accuracy,
-        found.message,
+        translated(found.message),
         str([pair.candidate.name, reference]),
     ]
 

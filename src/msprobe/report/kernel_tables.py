@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from msprobe.compare.kernel_arrays import KernelRow, cosine
 from msprobe.foreign import csv_cells
+from msprobe.messages import said, translated
 from msprobe.paths import write_atomically
 from msprobe.report.phrases import clean
 from msprobe.store.kernel_files.acl_dump import KernelFile
@@ -34,7 +35,7 @@ def comparison_csv(rows: Iterable[KernelRow]) -> bytes:
         numbers = (row.mean, row.reference_mean, row.same_crc, row.max_error, row.max_relative_error)
         ours = (row.cosine, row.mean_error, row.max_ulp, row.within)
         names = (_cell(row.candidate), _cell(row.reference))
-        writer.writerow([*names, *map(_number, (*numbers, *ours)), _cell(row.message or "")])
+        writer.writerow([*names, *map(_number, (*numbers, *ours)), _cell(translated(row.message or ""))])
     return text.getvalue().encode("utf-8-sig", "backslashreplace")
 
 
@@ -50,11 +51,11 @@ def header_lines(dump: KernelFile) -> Iterator[str]:
     """What a dump file tells of itself and of each tensor."""
     yield f"Op name: {clean(dump.op_name)}   Version: {clean(dump.version)}   Time: {dump.time}"
     for one in dump.tensors:
-        told = f"{one.role}.{one.index}: size {one.size or len(one.data)}"
+        facts: dict[str, object] = {"size": one.size or len(one.data)}
         if one.role in ("input", "output"):
-            told += f", dtype {one.kind.name}, format {one.format}, shape {one.shape}"
-            told += f", original shape {one.original_shape}"
-        yield told
+            facts |= {"dtype": one.kind.name, "format": one.format, "shape": one.shape}
+            facts["original shape"] = one.original_shape
+        yield f"{one.role}.{one.index}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
     yield from dump.notes
 
 
@@ -105,12 +106,11 @@ def pair_lines(
     a, b = ours.reshape(-1), theirs.reshape(-1)
     if a.size != b.size:
         for path, size, other in ((left_path, a.size, b.size), (right_path, b.size, a.size)):
-            place = "the shorter, padded with zeros" if size < other else "the longer"
-            yield f"warning: {clean(path)} has {size} elements, the other {other}: it is {place}."
+            yield translated(said("shorter-array" if size < other else "longer-array", clean(path), size, other))
         most = max(a.size, b.size)
         a, b = np.pad(a, (0, most - a.size)), np.pad(b, (0, most - b.size))
     if not a.size:
-        yield "There are no elements."
+        yield translated(said("no-elements-in-arrays"))
         return
     wide = np.result_type(a.dtype, b.dtype)
     kind = wide if wide.kind in "fc" else np.dtype(np.float64)
@@ -135,7 +135,7 @@ def pair_lines(
     yield f"ErrorPer: {int(wrong.sum()) / a.size}  (rl= {relative}, al= {absolute})"
     odd = int((np.isfinite(x) != np.isfinite(y)).sum())
     if odd:
-        yield f"NotFinite: {odd} elements are NaN or infinite on one side alone"
+        yield f"NotFinite: {translated(said('not-finite-on-one-side', odd))}"
 
 
 def _table(title: str, places: Array, left: Array, right: Array, apart: Array) -> Iterator[str]:

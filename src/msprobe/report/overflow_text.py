@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from msprobe.diagnose.check.first_overflow import FirstNode, OverflowAnswer
 from msprobe.diagnose.places import ranks_in_words
+from msprobe.messages import joined, said, translated
 from msprobe.report import phrases
 from msprobe.report.check_text import HEADLINES, check_blocks
 from msprobe.report.console import WIDTH, Line, finding_in_lines, section, wrapped
@@ -22,7 +23,7 @@ def overflow_lines(answer: OverflowAnswer, written: Sequence[str] = (), width: i
 
 
 def _answer(answer: OverflowAnswer, written: Sequence[str], width: int) -> Iterator[Line]:
-    where = f" at {phrases.place(answer.nodes[0].finding)}" if answer.nodes else ""
+    where = translated(said("at-place", phrases.place(answer.nodes[0].finding))) if answer.nodes else ""
     readable = " IN WHAT COULD BE READ" if answer.unread and not answer.nodes else ""
     yield Line(f"{HEADLINES[answer.status]}{readable}{where}", "bad" if answer.nodes else "good")
     yield Line(f"  dump  {clean(answer.dump)}", "dim")
@@ -30,21 +31,26 @@ def _answer(answer: OverflowAnswer, written: Sequence[str], width: int) -> Itera
     for node in answer.nodes[:_SHOWN_IN_FULL]:
         yield Line("")
         # What the blocks would say of other ranks stands below, of all of them.
-        told = {key: value for key, value in node.finding.evidence.items() if key not in ("reached", "first_bad")}
-        yield from finding_in_lines(node.finding.message, check_blocks(replace(node.finding, evidence=told)), width)
+        rest = {key: value for key, value in node.finding.evidence.items() if key not in ("reached", "first_bad")}
+        yield from finding_in_lines(node.finding.message, check_blocks(replace(node.finding, evidence=rest)), width)
         yield from _spread(node, width)
     if len(answer.nodes) > 1:
         yield Line("")
-        yield Line("Origins, none of which explains another", "heading")
+        yield Line(translated(said("origins-apart")), "heading")
         for number, node in enumerate(answer.nodes[:_SHOWN], 1):
             text = f"{number}. {phrases.place(node.finding)}: {clean(node.finding.message)}"
             yield from wrapped(text, "  ", width)
         if len(answer.nodes) > _SHOWN:
-            yield Line(f"  and {len(answer.nodes) - _SHOWN} more", "dim")
+            yield Line("  " + translated(said("more-lines", len(answer.nodes) - _SHOWN)), "dim")
     mismatch = [answer.mismatch] if answer.mismatch else []
     yield from section("Notes", [*answer.notes, *mismatch], width)
     ranks, steps = answer.ranks, answer.steps
-    counted = f"{steps} step{'s'[: steps > 1]}, {ranks} rank{'s'[: ranks > 1]}, {answer.records} records"
+    counts = (
+        said("so-many-steps", steps) if steps > 1 else said("one-step"),
+        said("so-many-ranks", ranks) if ranks > 1 else said("one-rank"),
+        said("records-searched", answer.records),
+    )
+    counted = joined(", ", counts)
     yield from section("Searched", [counted], width)
     yield from section("Open", written, width)
 
@@ -53,12 +59,14 @@ def _spread(node: FirstNode, width: int) -> Iterator[Line]:
     if not node.arrivals:
         return
     yield Line("")
-    yield Line("How it spread", "heading")
+    yield Line(translated(said("how-it-spread")), "heading")
     ways: dict[tuple[str, str | None], list[int | str]] = {}
     for one in node.arrivals:
         ways.setdefault((one.through, one.first_bad), []).append(one.rank)
     for (through, first_bad), ranks in list(ways.items())[:_SHOWN]:
-        then = f"; {clean(first_bad)} is the first to compute with it" if first_bad else ""
-        yield from wrapped(f"rank {clean(ranks_in_words(ranks))}: through {clean(through)}{then}", "  ", width)
+        then = said("first-to-compute-with-it", clean(first_bad)) if first_bad else ""
+        yield from wrapped(
+            translated(said("spread-to-rank", clean(ranks_in_words(ranks)), clean(through), then)), "  ", width
+        )
     if len(ways) > _SHOWN:
-        yield Line(f"  and in {len(ways) - _SHOWN} more ways", "dim")
+        yield Line("  " + translated(said("more-ways", len(ways) - _SHOWN)), "dim")

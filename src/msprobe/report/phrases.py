@@ -144,7 +144,7 @@ def no_effect_in_words(finding: Finding) -> str:
 def _share(summary: dict[str, Any]) -> str:
     """Of what a verdict is, where that is not all that was recorded: `` in the 3 of 16 steps that both have``."""
     if summary.get("unread") or summary.get("unread_files"):
-        return " in what could be read"
+        return said("share-read")
     shares: list[str] = []
     left_out = summary.get("not_compared")
     if isinstance(left_out, dict):
@@ -160,12 +160,12 @@ def _share(summary: dict[str, Any]) -> str:
         ranks = summary["ranks"]
         shares.append(said("share-of-ranks", ranks, ranks + summary["ranks_of_one_side"]))
     elif summary.get("parts_of_one_side"):
-        shares.append("the ranks that both have in each step")
+        shares.append(said("share-of-ranks-in-steps"))
     little = summary.get("little_in_common")
     if isinstance(little, dict):
         shares.append(said("calls-that-match", little["pairs"], little["of"]))
     elif summary.get("levels_differ") and not shares:
-        shares.append("the calls that both record")
+        shares.append(said("share-of-calls"))
     lacking = tensors_not_compared(summary)
     if lacking is not None:
         done, of = lacking

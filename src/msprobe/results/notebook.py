@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from msprobe.messages import said, translated
 from msprobe.report.phrases import clean, number
 
 #: Longer texts are cut in a cell; the value itself stays whole.
@@ -23,7 +24,9 @@ def table_html(
     """A table; ``below``: what to say of what is not shown of it, ``meanings``: what columns hold, for the pointer."""
     titles = meanings or {}
     head = "".join(
-        f'<th title="{escape(titles[name])}">{text(name)}</th>' if name in titles else f"<th>{text(name)}</th>"
+        f'<th title="{escape(translated(titles[name]))}">{text(name)}</th>'
+        if name in titles
+        else f"<th>{text(name)}</th>"
         for name in names
     )
     body = "".join(f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in row)}</tr>" for row in rows)
@@ -35,7 +38,9 @@ def table_html(
 def more_rows(shown_rows: int, count: int) -> str:
     """What to say of rows that are not shown; nothing if all are."""
     left = count - shown_rows
-    return "" if left <= 0 else "and 1 more row" if left == 1 else f"and {left} more rows"
+    if left <= 0:
+        return ""
+    return translated(said("one-more-row") if left == 1 else said("more-rows", left))
 
 
 def result_html(headline: str, tone: str, about: Sequence[str], findings: Sequence[tuple[str, Sequence[str]]]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msprobe.errors import InvalidInputError, NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.results.notebook import shown, table_html
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ class Table:
     def _line_of_the_others(self, count: int) -> list[str]:
         if count >= len(self):
             return []
-        which = "those to look at first" if self.leading else "the first"
-        return [f"{count} of {len(self)} rows, {which}; .rows, .to_pandas() and .to_polars() have all"]
+        return [translated(said("rows-shown-leading" if self.leading else "rows-shown-first", count, len(self)))]
 
     def _repr_html_(self) -> str:
         numbers = self._first_numbers()

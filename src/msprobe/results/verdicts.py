@@ -301,4 +301,4 @@ def _counted(findings: Sequence[object]) -> str:
 
 def _more(findings: Sequence[object], groups: Sequence[object]) -> str:
     """How many findings there are, where not all are shown."""
-    return f" (the first of {len(findings)} findings)" if len(groups) > _SHOWN else ""
+    return said("first-of-findings", len(findings)) if len(groups) > _SHOWN else ""

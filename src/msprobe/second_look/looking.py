@@ -97,7 +97,7 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
     try:
         for entry, mine in sides[0].items():
             call = call_of(entry)
-            other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", "it was not recorded"))
+            other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", said("call-not-recorded")))
             found.append(Settled(entry, _answer(mine, other), mine, other, tuple(part.stack(f"{call}.forward"))))
     finally:
         part.close()

@@ -305,7 +305,7 @@ class DumpWriter:
             data = text.encode("utf-8", "backslashreplace").rstrip(b"\n") + b"\n"
             self._error_bytes = max(0, self._error_bytes) + len(data)
             if self._error_bytes >= _MOST_ERROR_BYTES:
-                data = b"Further errors of this step are not written.\n"
+                data = f"{said('further-errors-left-out')}\n".encode()
             try:
                 with create_file(self._folder / layout.ERROR_FILE, append=not first) as file:
                     file.write(data)

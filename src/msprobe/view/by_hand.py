@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msprobe.diagnose.pairing.match import Pairing, pair_inside
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 from msprobe.report.phrases import clean
 
 
@@ -69,7 +69,7 @@ def changes(
 
 def _kind_in_words(event: Event) -> str:
     word = {"api": "a call", "module": "the pass of a module", "parameters": "gradients of parameters"}
-    return f"{word.get(event.parts.kind, event.parts.kind)}, {event.direction}"
+    return Wording("{}, {}", word.get(event.parts.kind, event.parts.kind), event.direction)
 
 
 def _inside(event: Event) -> list[Event]:

@@ -30,8 +30,8 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
     """The columns of ``/api/place`` (see ``web/protocol.md``), culprits excepted. ``single``: there is but one run."""
     rows = step.rows
     statuses, flags = [], []
-    arrived: list[float | None] = []
-    left: list[float | None] = []
+    input_difference: list[float | None] = []
+    output_difference: list[float | None] = []
     allowed: list[float | None] = []
     largest: list[float | None] = []
     norms: list[float | None] = []
@@ -43,12 +43,12 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         largest.append(size)
         norms.append(norm)
         if judged is None:
-            arrived.append(None)
-            left.append(None)
+            input_difference.append(None)
+            output_difference.append(None)
             allowed.append(None)
         else:
-            arrived.append(rounded(judged.input_difference))
-            left.append(rounded(judged.output_difference))
+            input_difference.append(rounded(judged.input_difference))
+            output_difference.append(rounded(judged.output_difference))
             allowed.append(rounded(judged.allowed) if judged.output_difference or judged.allowed else None)
     first = _first(rows, statuses, flags)
     return {
@@ -62,8 +62,8 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         "micro": [row.micro for row in rows],
         "micro_steps": max((row.micro for row in rows), default=0) + 1,
         "status": statuses,
-        "arrived": arrived,
-        "left": left,
+        "input_difference": input_difference,
+        "output_difference": output_difference,
         "allowed": allowed,
         "largest": largest,
         "norm": norms,

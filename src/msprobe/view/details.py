@@ -128,9 +128,9 @@ def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, str, Any, Any]]:
     found = []
     for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
         pairs, alone, missing = pair_slots(ours, theirs)
-        told = {mine[0]: (group, mine[1], other[1]) for mine, other in pairs}
-        told.update({slot: (group, value, None) for slot, value in alone})
-        found += [(slot, *told[slot]) for slot, _ in ours]
+        listed = {mine[0]: (group, mine[1], other[1]) for mine, other in pairs}
+        listed.update({slot: (group, value, None) for slot, value in alone})
+        found += [(slot, *listed[slot]) for slot, _ in ours]
         found += [(slot, group, None, value) for slot, value in missing]
     return found
 
@@ -148,11 +148,11 @@ def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[dict[str, A
         for group, found in groups:
             for one in found:
                 differences.setdefault((group, one.slot), []).append(one)
-    told = []
+    listed = []
     for slot, group, left, right in slots_of(step, row):
         found = differences.get((group, slot), [])
-        told.append(_slot(step, slot, group, left, right, found, judged, single))
-    return told
+        listed.append(_slot(step, slot, group, left, right, found, judged, single))
+    return listed
 
 
 def _slot(
@@ -167,7 +167,7 @@ def _slot(
 ) -> dict[str, Any]:
     value = next((one for one in found if one.what in ("value", "not_finite")), None)
     unit = units.pair_unit(value) if value is not None else 0.0
-    told: dict[str, Any] = {
+    listed: dict[str, Any] = {
         "slot": slot,
         "group": group,
         "candidate": leaf_of(left),
@@ -181,12 +181,12 @@ def _slot(
         "words": in_both(_in_words(found, step.comparer)),
     }
     if judged is None or single:
-        told["relative"] = told["units"] = None
+        listed["relative"] = listed["units"] = None
     elif value is None and is_measured(left) and is_measured(right):
-        told["relative"] = told["units"] = 0.0
+        listed["relative"] = listed["units"] = 0.0
     elif value is not None:
-        told["allowed"] = rounded(judged.allowed if group == "output" else unit)
-    return told
+        listed["allowed"] = rounded(judged.allowed if group == "output" else unit)
+    return listed
 
 
 def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], judged: Judged | None) -> int:

@@ -43,7 +43,7 @@ class Dumps(StepsSource):
         self,
         candidate: Dump,
         reference: Dump | None,
-        told: Verdict | CheckResult | None,
+        answer: Verdict | CheckResult | None,
         mappings: Mappings | None = None,
         matches_folder: Path | None = None,
         kept: Kept | None = None,
@@ -53,13 +53,13 @@ class Dumps(StepsSource):
         Raises PathError or InvalidInputError if that cannot be read.
         """
         self._dumps = candidate, reference
-        self._told = told
+        self._answer = answer
         self._exchanges = [Exchanges(dump) if dump is not None else None for dump in self._dumps]
         self._mappings = mappings
         self._folder = matches_folder or Path.cwd()
         self._kept = kept
         self._healthy = healthy_parts(noise, reference) if noise is not None and reference is not None else {}
-        in_layouts = isinstance(told, Verdict) and "layouts" in told.summary
+        in_layouts = isinstance(answer, Verdict) and "layouts" in answer.summary
         self.places = places = places_of(candidate, reference, not in_layouts)
         self._first_common = next((place.candidate[0] for place in places if place.side == 0 and place.candidate), None)
         self._numbers: dict[tuple[Step, Rank], int] = {}
@@ -69,11 +69,11 @@ class Dumps(StepsSource):
         self._last_apart: int | None = None
         self._apart: frozenset[Step] = frozenset()
         self._not_compared: frozenset[Step] = frozenset()
-        if isinstance(told, Verdict):
-            self._apart, self._not_compared = frozenset(told.apart), frozenset(told.not_compared)
-            if told.status == "diverged":
-                self._last_apart = max(map(self._order, told.apart), default=None)
-        self._named = {(one.step, one.rank) for one in (told.findings if told else ()) if not one.harmless}
+        if isinstance(answer, Verdict):
+            self._apart, self._not_compared = frozenset(answer.apart), frozenset(answer.not_compared)
+            if answer.status == "diverged":
+                self._last_apart = max(map(self._order, answer.apart), default=None)
+        self._named = {(one.step, one.rank) for one in (answer.findings if answer else ()) if not one.harmless}
         sides = [_side(candidate, "run" if reference is None else "candidate", places)]
         if reference is not None:
             sides.append(_side(reference, "reference", places))
@@ -148,9 +148,9 @@ class Dumps(StepsSource):
         return self._kept.layers(place.candidate, named)
 
     def _in_words(self) -> Json | None:
-        if isinstance(self._told, Verdict):
-            return verdict_in_words(self._told, self._place_of)
-        return check_in_words(self._told, self._place_of) if self._told is not None else None
+        if isinstance(self._answer, Verdict):
+            return verdict_in_words(self._answer, self._place_of)
+        return check_in_words(self._answer, self._place_of) if self._answer is not None else None
 
     def _place_of(self, finding: Finding) -> int | None:
         if finding.rank is not None:
@@ -158,20 +158,20 @@ class Dumps(StepsSource):
         return next((number for number, place in enumerate(self.places) if place.step == finding.step), None)
 
     def _status_of(self, place: StepAndRank) -> str:
-        told = self._told
+        answer = self._answer
         if place.side and not self.is_single:
             return "candidate_only" if place.side == 1 else "reference_only"
-        if told is None:
+        if answer is None:
             return "not_compared"
         if (place.step, place.rank) in self._named or (place.step, None) in self._named:
-            return "diverged" if isinstance(told, Verdict) else "found"
-        if not isinstance(told, Verdict):
+            return "diverged" if isinstance(answer, Verdict) else "found"
+        if not isinstance(answer, Verdict):
             return "clean"
-        if told.status == "incomparable" or place.step in self._not_compared:
+        if answer.status == "incomparable" or place.step in self._not_compared:
             return "incomparable"
         if self._last_apart is not None and self._order(place.step) > self._last_apart:
             return "not_compared"
-        return "harmless" if place.step in self._apart and told.status != "agree" else "agree"
+        return "harmless" if place.step in self._apart and answer.status != "agree" else "agree"
 
     @staticmethod
     def _order(step: Step) -> int:
@@ -207,8 +207,10 @@ class Dumps(StepsSource):
         candidate, reference = self._dumps
         ours: list[Sizes] = []
         theirs: list[Sizes] = []
-        told = self._told.summary if isinstance(self._told, Verdict) and self._told.status != "incomparable" else {}
-        rounding = told.get("rounding_tolerance")
+        answer = (
+            self._answer.summary if isinstance(self._answer, Verdict) and self._answer.status != "incomparable" else {}
+        )
+        rounding = answer.get("rounding_tolerance")
         for number, step in enumerate(steps, 1):
             if self._is_closed.is_set():
                 return
@@ -249,10 +251,10 @@ def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
     is_interrupted |= any(
         layout.journals(dump.folder(*one)) and _is_cut(dump, *one) for one in found if one is not None
     )
-    told = {key: header.get(key) for key in ("framework", "level", "task")}
+    answer = {key: header.get(key) for key in ("framework", "level", "task")}
     return {
         "label": label,
         "path": clean(dump.path),
-        **{key: clean(value) if isinstance(value, str) else None for key, value in told.items()},
+        **{key: clean(value) if isinstance(value, str) else None for key, value in answer.items()},
         "interrupted": is_interrupted,
     }

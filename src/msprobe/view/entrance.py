@@ -13,10 +13,11 @@ import secrets
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
+from msprobe.messages import said
+
 TOKEN_HEADER = "x-msprobe-token"
 #: Names of this machine by which it may be asked.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_STRANGE_PAGE = "another page asks; only the page of this server may."
 # The address that is typed or clicked, and what the page of this server asks for.
 _OWN_SITES = (b"none", b"same-origin")
 
@@ -47,15 +48,15 @@ class Entrance:
         """Why a request is refused; "" if it is not. The files of the page are public, they hold nothing of a run."""
         host = headers.get(b"host", b"").decode("latin-1")
         if _without_port(host) not in self._hosts:
-            return "this server answers under the name of this machine alone; open the address that msprobe printed."
+            return said("server-of-this-machine")
         origin = headers.get(b"origin")
         own_origin = f"{scheme}://{host}".encode("latin-1")
         if origin is not None and origin != own_origin:
-            return _STRANGE_PAGE
+            return said("only-page-of-server")
         if not path.startswith("/api/"):
             return ""
         if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITES:
-            return _STRANGE_PAGE
+            return said("only-page-of-server")
         given = headers.get(TOKEN_HEADER.encode(), b"")
         if given:
             is_known = hmac.compare_digest(given, self._token)
@@ -63,8 +64,8 @@ class Entrance:
             is_known = hmac.compare_digest(_cookie(headers.get(b"cookie", b""), _name(port)), self._secret)
             # A browser sends the cookie by itself: what changes something says which page it comes from.
             if is_known and method != "GET" and origin != own_origin:
-                return _STRANGE_PAGE
-        return "" if is_known else "the token is missing or wrong; open the address that msprobe printed."
+                return said("only-page-of-server")
+        return "" if is_known else said("token-wrong")
 
 
 def _name(port: int) -> str:

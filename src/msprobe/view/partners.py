@@ -50,12 +50,12 @@ class Exchanges:
                 calls[rank] = _calls(self._dump, step, rank)
             except MsprobeError:
                 continue  # what cannot be read is told where that rank is shown
-        told, _ = transfers(calls, lambda rank, node: "")
+        transferred, _ = transfers(calls, lambda rank, node: "")
         return {
-            (rank, call.name): told[rank][call.node]
+            (rank, call.name): transferred[rank][call.node]
             for rank, of_rank in calls.items()
             for call in of_rank
-            if call.node in told.get(rank, {})
+            if call.node in transferred.get(rank, {})
         }
 
 

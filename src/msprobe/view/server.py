@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from msprobe import log
 from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.messages import said, translated
 from msprobe.view.entrance import Entrance
 from msprobe.view.page_files import Page
 from msprobe.view.source import NoSuchThingError, Source
@@ -91,7 +91,7 @@ def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] =
 
 async def _nothing_here(request: Request, problem: Exception) -> Response:
     status = getattr(problem, "status_code", 404)
-    return _refusal(status, f"there is nothing here to {request.method.lower()}.")
+    return _refusal(status, said("nothing-here", request.method.lower()))
 
 
 class _Guard:
@@ -120,7 +120,7 @@ class _Guard:
             try:
                 cookie = self._entrance.cookie_for(scope.get("query_string", b""), port)
             except ValueError:
-                await _refusal(400, "the address has too many fields.")(scope, receive, send)
+                await _refusal(400, said("too-many-address-fields"))(scope, receive, send)
                 return
         if cookie is not None:
             # Without a fragment of its own: the browser keeps what the page has put there.
@@ -281,7 +281,7 @@ def _json(found: Any) -> bytes:
 
 
 def _refusal(status: int, message: str) -> Response:
-    text = message.encode("utf-8", "backslashreplace").decode()
+    text = translated(message).encode("utf-8", "backslashreplace").decode()
     return Response(
         orjson.dumps({"error": text}),
         status_code=status,

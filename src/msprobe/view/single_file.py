@@ -25,7 +25,6 @@ _PLAIN_UP_TO = 1 << 16
 _STYLE = '<link rel="stylesheet" href="app.css">'
 _SCRIPT = '<script src="app.js"></script>'
 _CHARSET = '<meta charset="utf-8">'
-_LACKS = "the page of this installation has another form than this version expects; install msprobe again."
 #: How bad each status is, from nothing to see to what a person looks for.
 _WEIGHT = (0, 1, 2, 3, 7, 5, 4, 6)
 
@@ -90,10 +89,10 @@ def with_data(page: Page, data: Json) -> bytes:
     """The page with its style, its script and its data inside; nothing else may run, and nothing be fetched."""
     html = page.read("index.html").decode("utf-8")
     if html.count(_STYLE) != 1 or html.count(_SCRIPT) != 1 or html.count(_CHARSET) != 1:
-        raise NotAvailableError(_LACKS)
+        raise NotAvailableError(said("view-page-wrong"))
     style, script = page.read("app.css").decode("utf-8"), page.read("app.js").decode("utf-8")
     if "</style" in style.lower() or "</script" in script.lower() or "<!--" in script:
-        raise NotAvailableError(_LACKS)
+        raise NotAvailableError(said("view-page-wrong"))
     policy = (
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -130,9 +129,10 @@ def _worst(places: dict[str, Json]) -> list[tuple[str, int]]:
     found: list[tuple[tuple[Any, ...], str, int]] = []
     for number, place in places.items():
         named = {one["row"] for one in place["culprits"]} | {place["first"]}
-        columns = zip(place["status"], place["left"], place["allowed"], place["flags"], place["orders"], strict=True)
-        for row, (status, left, allowed, flags, order) in enumerate(columns):
-            excess = (left or 0.0) / allowed if allowed else (math.inf if left else 0.0)
+        names = ("status", "output_difference", "allowed", "flags", "orders")
+        columns = zip(*(place[name] for name in names), strict=True)
+        for row, (status, difference, allowed, flags, order) in enumerate(columns):
+            excess = (difference or 0.0) / allowed if allowed else (math.inf if difference else 0.0)
             found.append(
                 ((row not in named, not flags & 2, -_WEIGHT[status], not flags & 1, -excess, order), number, row)
             )

@@ -18,7 +18,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Slot, Timeline
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, read_graph_file
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.report.phrases import clean
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
@@ -36,7 +36,6 @@ _At = tuple[int | None, int | str]
 _SOURCES = ("NPU", "Bench")
 _MODULE, _CALL = 0, 1
 _TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "structure": "structure"}
-_NO_VERDICT = "a graph file tells no verdict: msprobe compare of the dumps does, and msprobe view of them shows it"
 
 
 def open_graph_files(path: Path) -> GraphFiles:
@@ -73,7 +72,9 @@ class GraphFiles(StepsSource):
         is_pair = any(file.is_comparison for file in files)
         places = [_place(*at, self._graphs[at], is_pair) for at in sorted(self._graphs, key=_order)]
         sides = [_side(path, files, label) for label in (("candidate", "reference") if is_pair else ("run",))]
-        super().__init__(places, sides, None, [file.path for file in files], notes=[_NO_VERDICT] if is_pair else [])
+        super().__init__(
+            places, sides, None, [file.path for file in files], notes=[said("graph-without-verdict")] if is_pair else []
+        )
 
     def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
         found = self._graphs[place.step, place.rank]
@@ -115,9 +116,9 @@ def _order(at: _At) -> tuple[int, int]:
 
 
 def _words(step: int | None, rank: int | str) -> str:
-    words = [] if step is None else [f"step {step}"]
-    words += [f"rank {rank}"] if isinstance(rank, int) else []
-    return ", ".join(words) or "a step and rank that their names do not tell"
+    words = [] if step is None else [said("step", step)]
+    words += [said("rank", rank)] if isinstance(rank, int) else []
+    return joined(", ", words) or said("place-without-name")
 
 
 def _place(step: int | None, rank: int | str, found: Mapping[str, Any], is_pair: bool) -> StepAndRank:
@@ -226,9 +227,9 @@ def _timeline(graph: FileGraph, place: StepAndRank, task: str) -> Timeline:
 
 def _as_they_ended(nodes: Mapping[str, FileNode]) -> Iterator[str]:
     """The names of all records, what ran inside a node before it; nodes that no other holds stand at the end."""
-    told: set[str] = set()
+    walked: set[str] = set()
     for start in nodes:
-        if nodes[start].parent in nodes and start not in told and not _is_root(nodes[start]):
+        if nodes[start].parent in nodes and start not in walked and not _is_root(nodes[start]):
             continue
         todo = [(start, False)]
         while todo:
@@ -236,12 +237,12 @@ def _as_they_ended(nodes: Mapping[str, FileNode]) -> Iterator[str]:
             if is_done:
                 if nodes[name].kind in (_MODULE, _CALL) and not _is_root(nodes[name]):
                     yield name
-            elif name in nodes and name not in told:
-                told.add(name)
+            elif name in nodes and name not in walked:
+                walked.add(name)
                 todo.append((name, True))
                 todo += [(child, False) for child in reversed(nodes[name].children)]
     for name in nodes:
-        if name not in told and nodes[name].kind in (_MODULE, _CALL):
+        if name not in walked and nodes[name].kind in (_MODULE, _CALL):
             yield name
 
 

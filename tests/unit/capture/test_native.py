@@ -170,9 +170,10 @@ def test_depth_is_cut_at_200_and_what_contains_itself_ends(encode) -> None:
 def test_an_integer_beyond_the_digit_limit_does_not_lose_the_record(encode) -> None:
     tree = {"before": 1, "huge": 10**6000, "behind": -(10**300)}
     found = json.loads(encode(tree, 3))
+    too_long = "integer with too many digits"
     assert found == {
         "before": 1,
-        "huge": {"unsupported": "integer with too many digits"},
+        "huge": {"unsupported": too_long},
         "behind": -(10**300),
     }
 
@@ -637,7 +638,7 @@ else:
 
 
 def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert python_only().status() == "C extension: switched off by MSPROBE_NATIVE=0"
+    assert "MSPROBE_NATIVE=0" in python_only().status()
     assert native.__spec__ is not None
     spec = importlib.util.spec_from_file_location("native_once_more", native.__spec__.origin)
     assert spec is not None
@@ -656,7 +657,7 @@ def test_why_the_extension_is_not_used_is_kept(monkeypatch: pytest.MonkeyPatch) 
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
     assert (again.built, again.Memo) == (False, None)
-    assert again.status() == "C extension: could not be loaded: _native.so: undefined symbol: PyNothing"
+    assert again.status().endswith("_native.so: undefined symbol: PyNothing")
 
 
 @pytest.mark.process

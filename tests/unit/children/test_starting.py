@@ -32,7 +32,7 @@ def test_only_modules_of_msprobe_are_started(tmp_path: Path) -> None:
     words = starting.command("http.server")
     done = subprocess.run(words, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "modules of msprobe alone" in done.stderr
+    assert "first.py" in done.stderr
 
 
 def test_the_working_directory_is_no_place_of_modules_unless_it_is_named(

@@ -6,6 +6,7 @@ import pytest
 from graph_dumps import BUILT, TRAINING, make_dump
 
 from msprobe.cli import main
+from msprobe.messages import said
 
 
 def run(*words: object, framework: str = "mindspore") -> int:
@@ -15,17 +16,20 @@ def run(*words: object, framework: str = "mindspore") -> int:
 def test_the_result_and_what_was_found_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--ir", BUILT, "--dump_data", make_dump(tmp_path), "--output", tmp_path / "out") == 0
     path, counts = capsys.readouterr().out.splitlines()
-    assert Path(path.removeprefix("code mapping: ")).is_file()
-    assert counts == "135 of 152 found in the graph; 17 are parameters"
+    assert Path(path.removeprefix(said("code-mapping-file", ""))).is_file()
+    assert counts == f"{said('kernels-found-in-graph', 135, 152)}; {said('kernels-are-parameters', 17)}"
 
 
 def test_kernels_that_stay_without_lines_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dump = make_dump(tmp_path)
     (dump / "rank_0" / "Net" / "0" / "0" / "Tanh.Default_other_Tanh-op0.0.0.1.input.0.X.npy").touch()
     assert run("--ir", TRAINING, "--dump_data", dump, "--output", tmp_path) == 2
-    assert capsys.readouterr().out.splitlines()[-2] == (
-        "104 of 153 found in the graph; 17 are parameters; 31 are of other graphs than the IR; 1 not found"
-    )
+    assert capsys.readouterr().out.splitlines()[-2].split("; ") == [
+        said("kernels-found-in-graph", 104, 153),
+        said("kernels-are-parameters", 17),
+        said("kernels-of-graphs-apart", 31),
+        said("kernels-not-found", 1),
+    ]
 
 
 def test_the_result_goes_to_the_current_folder_if_none_is_given(

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from coded_texts import mentions
 from command_line import call
+
+from msprobe.messages import said
 
 MODEL = {"l1.weight": torch.randn(8, 16), "output_layer.weight": torch.randn(32, 8), "zero": torch.zeros(3)}
 
@@ -74,8 +77,8 @@ def test_bad_input_is_one_sentence_each_and_status_2(tmp_path: Path) -> None:
     assert (tmp_path / "there.json").read_text() == "mine"
     done = call("config_check", "-c", tmp_path / "x", tmp_path / "y", "-o", tmp_path / "o.json")
     assert done.returncode == 2
-    assert f'"{tmp_path}/x" does not exist' in done.stderr
-    assert f'"{tmp_path}/y" does not exist' in done.stderr
+    assert mentions(done.stderr, "checkpoint-missing", path=tmp_path / "x")
+    assert mentions(done.stderr, "checkpoint-missing", path=tmp_path / "y")
     assert not (tmp_path / "o.json").exists()
     assert call("config_check", "-c", path, "-o", tmp_path / "o.json").returncode == 2
     assert call("config_check").returncode == 2
@@ -97,8 +100,9 @@ def test_options_of_another_operation_are_refused(tmp_path: Path) -> None:
     first = save(tmp_path / "a.pt", MODEL)
     done = call("config_check", "-c", first, first, "--tolerance", "1", "--env-all", "-o", tmp_path / "o.json")
     assert done.returncode == 2
-    assert "--env-all belongs to -d; --tolerance belongs to -c with two packs" in done.stderr
+    assert mentions(done.stderr, "option-of-operation", option="--env-all", operation="-d")
+    assert mentions(done.stderr, "option-of-operation", option="--tolerance", operation=said("packs-operation"))
     assert not (tmp_path / "o.json").exists()
     done = call("config_check", "-d", "--metrics", "full", "-o", tmp_path / "o.zip")
     assert (done.returncode, (tmp_path / "o.zip").exists()) == (2, False)
-    assert "--metrics belongs to -c with two checkpoints" in done.stderr
+    assert mentions(done.stderr, "option-of-operation", option="--metrics", operation=said("checkpoints-operation"))

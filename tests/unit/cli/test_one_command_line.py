@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from option_inputs import make_inputs
 from option_rows import TABLES
 from option_walker import Walker
 
-from msprobe.cli import commands
+from msprobe.cli import commands, main
 from msprobe.cli.spellings import LETTERS
 
 COMMANDS = commands.COMMANDS
@@ -150,6 +151,16 @@ def test_what_could_not_be_done_is_an_object_too(walker: Walker) -> None:
     found = json.loads(done.stdout)
     assert (done.returncode, found["exit_status"], found["command"]) == (2, 2, "summary")
     assert found["error"] in done.stderr
+
+
+def test_each_of_several_mistakes_keeps_its_code_and_its_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(tmp_path / name) for name in ("engine.json", "trainer.json")]
+    assert main(["rollout", "--log-probs", *paths, "--json", "-"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [one["code"] for one in found["errors"]] == [found["code"]] * 2
+    assert [path for path, one in zip(paths, found["errors"], strict=True) if path in str(one["arguments"])] == paths
 
 
 # ---------------------------------------------------------------- what the exit status says

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from acl_files import EXAMPLE, NAME, Tensor, of, write
+from coded_texts import mentions
 from hand_made import call, tensor, write_part
 
 from msprobe.cli import main
 from msprobe.cli.parse_shell import FAILED_FILE, Shell
+from msprobe.messages import said
 from msprobe.report.kernel_tables import COLUMNS
 
 
@@ -116,9 +118,9 @@ def test_what_does_not_fit_is_a_row_with_its_reason(tmp_path: Path) -> None:
         row["NPU File Name"] if row["NPU File Name"] != "N/A" else row["Bench File Name"]: row
         for row in table(Path("out"))
     }
-    assert "do not fit" in told["Add.x.1.2.100.input.0.npy"]["Err_message"]
+    assert mentions(told["Add.x.1.2.100.input.0.npy"]["Err_message"], "kernels-do-not-fit")
     assert told["Add.alone.1.2.101.input.0.npy"]["Bench File Name"] == "N/A"
-    assert told["Mul.other.1.2.101.input.0.npy"]["Err_message"] == "the other side has none"
+    assert told["Mul.other.1.2.101.input.0.npy"]["Err_message"] == said("other-side-has-none")
     assert "Add.broken.1.2.102" in told
 
 

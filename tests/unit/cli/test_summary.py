@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 
 from msprobe.cli import main, summary
 from msprobe.messages import said
@@ -68,15 +69,15 @@ def test_each_part_has_a_line_with_its_counts(tmp_path: Path, capsys: pytest.Cap
     write(tmp_path / "d" / "step10" / "rank0", HEALTHY)
     assert main(["summary", str(tmp_path / "d")]) == 1
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == f"{tmp_path / 'd'}: task statistics, level mix, pytorch"
+    assert out[0] == said("dump-recorded-as", tmp_path / "d", "statistics", "mix", "pytorch")
     rows = [line.split()[:8] for line in out if line.split()[0].isdigit()]
     assert rows == [
         ["0", "0", "7", "4", "2", "1", "13", "0"],
         ["0", "1", "1", "1", "0", "0", "2", "0"],
         ["10", "0", "7", "4", "2", "1", "13", "0"],
     ]
-    assert "        forward: Tensor 2, Functional 1, Module 1" in out
-    assert not [line for line in out if "first NaN" in line or "interrupted" in line]
+    assert f"        {said('forward-families', 'Tensor 2, Functional 1, Module 1')}" in out
+    assert not [line for line in out if mentions(line, "first-nan-or-inf") or mentions(line, "part-interrupted")]
 
 
 def test_the_first_nan_or_infinity_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,21 +92,22 @@ def test_the_first_nan_or_infinity_is_named_and_counted(tmp_path: Path, capsys: 
     write(tmp_path / "rank", data)
     assert main(["summary", str(tmp_path / "rank")]) == 0
     out = capsys.readouterr().out
-    assert "first NaN or Inf: Tensor.log.0.forward output.1\n" in out
+    assert mentions(f"{out}.", "first-nan-or-inf", tensor="Tensor.log.0.forward output.1\n")
     assert out.splitlines()[2].split()[7] == "3"
 
 
 def test_a_nan_in_parameter_gradients_alone_is_named_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "rank", {"Module.fc.Linear.parameters_grad": {"weight": [tensor(NAN, NAN, NAN, NAN)]}})
     assert main(["summary", str(tmp_path / "rank" / "dump.json")]) == 0
-    assert "first NaN or Inf: Module.fc.Linear.parameters_grad weight\n" in capsys.readouterr().out
+    expected = "Module.fc.Linear.parameters_grad weight\n"
+    assert mentions(capsys.readouterr().out, "first-nan-or-inf", tensor=expected)
 
 
 def test_an_interrupted_part_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "step0" / "rank0", HEALTHY, msprobe={"complete": False})
     write(tmp_path / "step1" / "rank0", HEALTHY, msprobe={"complete": True})
     assert main(["summary", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("this part was interrupted\n") == 1
+    assert capsys.readouterr().out.count(f"{said('part-interrupted')}\n") == 1
 
 
 def test_saved_variables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +115,7 @@ def test_saved_variables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     write(folder, {"x.0.debug": tensor(), "x_grad.0.debug": tensor()})
     (folder / "dump.json").rename(folder / "debug.json")
     assert main(["summary", str(tmp_path)]) == 0
-    assert "2 saved variables" in capsys.readouterr().out
+    assert said("saved-variables", 2) in capsys.readouterr().out
 
 
 def test_a_broken_part_does_not_hide_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,8 +135,8 @@ def test_a_new_task_or_level_starts_a_new_table(tmp_path: Path, capsys: pytest.C
     write(tmp_path / "step1" / "rank0", HEALTHY, level="L0")
     assert main(["summary", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert out.count(": task statistics, level mix, pytorch\n") == 1
-    assert out.count(": task statistics, level L0, pytorch\n") == 1
+    for level in ("mix", "L0"):
+        assert mentions(out, "dump-recorded-as", task="statistics", level=level, framework="pytorch\n") == 1
 
 
 def test_size_counts_tensor_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,11 +191,10 @@ def test_steps_of_different_runs_are_told(tmp_path: Path, capsys: pytest.Capture
         write(tmp_path / "d" / f"step{step}" / "rank1", HEALTHY, msprobe=of(9, 500))
     assert main(["summary", str(tmp_path / "d")]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert [line for line in out if "runs of the program" in line] == [
-        (
-            "  rank 0: the steps come from 3 runs of the program: steps 0 to 1 of process 8 on here;"
-            " steps 2 to 3 of process 7 on here; step 4 of process 7 on here"
-        )
+    runs = [("steps 0 to 1", "8 on here"), ("steps 2 to 3", "7 on here"), ("step 4", "7 on here")]
+    of_runs = "; ".join(said("steps-of-process", *one) for one in runs)
+    assert [line for line in out if mentions(line, "steps-of-several-runs")] == [
+        f"  {said('steps-of-several-runs', 'rank 0', 3, of_runs)}"
     ]
 
 
@@ -217,11 +218,13 @@ def test_a_mask_is_told_from_what_is_wrong(tmp_path: Path, capsys: pytest.Captur
     write(tmp_path / "step2" / "rank", {"Torch.log.0.forward": forward(low)})
     assert main(["summary", str(tmp_path)]) == 0
     first, second, third = (
-        text for text in capsys.readouterr().out.splitlines() if "nfinity" in text or "NaN or" in text
+        text
+        for text in capsys.readouterr().out.splitlines()
+        if mentions(text, "masked-on-purpose") or mentions(text, "first-nan-or-inf")
     )
-    assert first.strip() == "minus infinity only, from a mask on purpose: Tensor.masked_fill.0.forward output.0"
-    assert second.strip() == "first NaN or Inf: Torch.log.0.forward output.0"
-    assert third.strip() == "first NaN or Inf: Torch.log.0.forward output.0"
+    assert first.strip() == said("masked-on-purpose", "Tensor.masked_fill.0.forward output.0")
+    assert second.strip() == said("first-nan-or-inf", "Torch.log.0.forward output.0")
+    assert third.strip() == said("first-nan-or-inf", "Torch.log.0.forward output.0")
 
 
 def test_what_is_gone_or_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +234,9 @@ def test_what_is_gone_or_missing_is_said(tmp_path: Path, capsys: pytest.CaptureF
                 write(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": forward(tensor())})
                 (tmp_path / f"step{step}" / f"rank{rank}" / "stack.json").write_text("{}")
     assert main(["summary", str(tmp_path)]) == 1
-    assert "step 2: rank 1 is missing, which other steps have" in capsys.readouterr().out
+    assert said("rank-missing-in-step", 2, 1) in capsys.readouterr().out
     (tmp_path / "step1" / "rank0" / "dump.json").unlink()
     assert main(["summary", str(tmp_path)]) == 1
-    assert said("cannot-be-read", "step 1, rank 0", "it has no dump.json") in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert mentions(printed, "cannot-be-read", what="step 1, rank 0")
+    assert "dump.json" in printed

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 from unit.view.pages import pair
 
 from msprobe import cli
@@ -100,7 +101,7 @@ def test_bad_input_is_answered_in_one_sentence(
 def test_one_file_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     assert cli.main(["view", *map(str, pair(tmp_path)), "--html", str(out)]) == 0
-    assert "opens in any browser" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "page-written", file=out)
     assert out.stat().st_mode & 0o777 == 0o640
     assert b"msprobe-data" in out.read_bytes()
 
@@ -112,14 +113,12 @@ def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         taken.listen()
         port = taken.getsockname()[1]
         words = said(capsys, runs[0], "--port", str(port), "--no-browser")
-    assert f"cannot listen on 127.0.0.1, port {port}" in words
-    assert "choose another --host or --port" in words
+    assert mentions(words, "port-not-available", host="127.0.0.1", port=port)
 
 
 def test_a_host_that_is_none_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "cannot listen on no.such.host.invalid" in said(
-        capsys, pair(tmp_path)[0], "--host", "no.such.host.invalid", "--no-browser"
-    )
+    words = said(capsys, pair(tmp_path)[0], "--host", "no.such.host.invalid", "--no-browser")
+    assert mentions(words, "port-not-available", host="no.such.host.invalid")
 
 
 def test_a_missing_package_is_named_before_the_work(
@@ -132,7 +131,8 @@ def test_a_missing_package_is_named_before_the_work(
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     words = said(capsys, tmp_path / "nothing")
-    assert "needs uvicorn, which is not installed: pip install 'msprobe-debugger[view]'" in words
+    install = "pip install 'msprobe-debugger[view]'"
+    assert mentions(words, "page-packages-missing", missing="uvicorn", install=install)
     with pytest.raises(NotAvailableError):
         serving.check_available()
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from msprobe.compare.colours import NONE, RED, YELLOW
-from msprobe.compare.comparison import NEW_NONFINITE, WITHIN_NOISE, Comparison, compare_parts
+from msprobe.compare.comparison import Comparison, compare_parts
 from msprobe.compare.measures_tensor import TensorMeasures, all_six
 from msprobe.compare.verdicts import accuracy, digest_result
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 NAN, INF = float("nan"), float("inf")
@@ -94,10 +95,10 @@ def test_results_of_statistics(ours: Any, theirs: Any, verdict: str, fails: bool
 
 
 def test_what_is_noise_or_new_is_said(one: One, tmp_path: Path) -> None:
-    assert WITHIN_NOISE in one(tensor(mean=1e-9), tensor(mean=0.0)).messages[1]
+    assert said("within-rounding-of-inputs") in one(tensor(mean=1e-9), tensor(mean=0.0)).messages[1]
     for side in "ab":
         (tmp_path / side).rename(tmp_path / f"{side}1")
-    assert one(tensor(high=NAN), tensor()).messages[1][0] == NEW_NONFINITE
+    assert one(tensor(high=NAN), tensor()).messages[1][0] == said("target-not-finite")
 
 
 def test_a_sum_that_cancels_is_as_good_as_the_rounding_of_its_terms(compared: Compare) -> None:

@@ -14,6 +14,7 @@ from hand_made import tensor, write_part
 from msprobe.cli import main
 from msprobe.compare.multiplications import GOLDEN, TARGET, read_multiplications
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 LEFT, RIGHT = np.array([[0, 1], [1, 0]], np.float32), np.diag([1, 2, 3]).astype(np.float32)
@@ -85,7 +86,7 @@ def test_names_that_no_tensor_has_are_known(matrices: Path) -> None:
         ("right_matmul: {target_tensor_map: {m.yaml: [x]}}", ["must be a .pt or .npy file"]),
         (
             "right_matmul: {target_tensor_map: {right.npy: [x, x], none.npy: [y]}}",
-            ["x has another right matrix already", "the file does not exist"],
+            [said("has-matrix-already", "x", "right"), said("value-file-missing")],
         ),
     ],
 )
@@ -125,6 +126,6 @@ def test_the_command_multiplies_before_it_compares(matrices: Path, capsys: pytes
     with open(sheet, newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["Cosine"], row["MaxAbsErr"]) == ("1.0", "0.0")
-    assert "the target has no data other.npy (1 in all)" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "multiplied-data-missing", side="target", names="other.npy", count=1)
     assert main(["compare", *paths[:-1], str(matrices / "p"), "--config", str(written(matrices, "a: ["))]) == 2
     assert not (matrices / "p").exists()

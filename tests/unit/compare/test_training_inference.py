@@ -16,6 +16,7 @@ from hand_made import write_part
 from msprobe.cli import main
 from msprobe.compare.problems import InvalidArgumentError, TaskMismatchError
 from msprobe.compare.training_inference import Piece, collect, compare_training, joint_statistics
+from msprobe.messages import said
 from msprobe.report.consistent_sheet import consistent_check
 from msprobe.store.part import DumpPart
 
@@ -155,7 +156,7 @@ def test_the_sheet_names_all_that_was_joined(tmp_path: Path) -> None:
     assert joined["NPU Name"].count(";  ") == 2
     assert any(row["NPU Tensor Shape"] == "[1, 5, 8];  [1, 5, 4];  [1, 5, 4]" for row in found.values())
     assert {row["Result"] for name, row in found.items() if name != "N/A"} == {"pass"}
-    assert json.loads(found["N/A"]["Err_message"]) == ["warning: The target has no such tensor."]
+    assert json.loads(found["N/A"]["Err_message"]) == [f"warning: {said('target-row-missing')}"]
     (path,) = consistent_check(*arguments, "xlsx").written
     calamine = pytest.importorskip("python_calamine")
     cells = calamine.CalamineWorkbook.from_path(str(path)).get_sheet_by_name("Sheet").to_python()

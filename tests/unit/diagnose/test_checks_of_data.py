@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import mentions
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -135,7 +136,8 @@ def test_training_in_eval_mode_is_found(tmp_path: Path) -> None:
     result = checked(tmp_path, before=lambda model, step: model.train(step == 0))
     assert named(result) == [("evaluating", 1, False)]
     message = result.findings[0].message
-    assert message.startswith("the model is in eval mode in a step that trains it, and was in training mode before")
+    before = ", and was in training mode before"
+    assert mentions(message, "trained-in-eval-mode", model="the model", before=before)
     result = checked(tmp_path / "without", Decoder(dropout=0.0), before=lambda model, step: model.eval())
     assert result.findings == (), "nothing depends on the mode"
 

@@ -74,7 +74,8 @@ def test_a_step_that_was_judged_ahead_is_judged_as_in_its_turn(tmp_path: Path, m
     monkeypatch.setattr(all_steps.Steps, "_judged", anew)
     expected = compare_runs(one, other)
     assert verdict_bytes(found) == verdict_bytes(expected)
-    assert told == [f"step {step}, rank {rank}, {2 * step + rank + 1} of 6" for step in range(2) for rank in range(2)]
+    places = [(f"step {step}, rank {rank}", 2 * step + rank + 1) for step in range(2) for rank in range(2)]
+    assert told == [said("job-of-jobs", place, number, 6) for place, number in places]
 
 
 def repeated(folder: Path, steps: int, plan: Plan) -> Path:
@@ -126,7 +127,7 @@ def test_harmless_findings_of_endless_runs_are_not_all_kept() -> None:
     running.keep(MOST_HARMLESS, [Finding("computation", "a result", "a call")])
     assert len(running.findings) == MOST_HARMLESS + 1
     assert running.findings[-1].kind == "computation"
-    assert running.notes_on_gaps() == [f"{MOST_HARMLESS} further harmless findings of later steps are left out"]
+    assert running.notes_on_gaps() == [said("harmless-left-out", MOST_HARMLESS)]
 
 
 class TestCheck:
@@ -173,7 +174,7 @@ class TestCheck:
 
         folder = repeated(tmp_path / "one", 31, Plan(edit=without_backward))
         notes = check_run(folder).notes
-        assert "step 0: no backward pass was recorded" in notes
+        assert f"step 0: {said('no-backward-pass')}" in notes
         assert said("more-steps-or-ranks", "11", said("no-backward-pass")) in notes
         assert len(notes) < 25
 
@@ -184,4 +185,5 @@ class TestCheck:
         broken.write_bytes(b"nothing")
         result = check_run(folder)
         assert (result.status, result.exit_code) == ("clean", 2)
-        assert result.unread == (f"2 tensor files cannot be read: step 0: {missing.name}; step 1: {broken.name}",)
+        files = f"step 0: {missing.name}; step 1: {broken.name}"
+        assert result.unread == (said("cannot-be-read", said("tensor-files", 2), files),)

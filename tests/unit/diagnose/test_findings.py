@@ -27,7 +27,8 @@ def test_every_kind_is_explained() -> None:
 def test_the_form_of_a_verdict() -> None:
     finding = Finding("argument", "x is 1", where="x", entry="Torch.x.0.forward", stack=("f",), alternatives=("y",))
     found = Verdict("diverged", "a", "b", (finding, finding), ("note",), {"pairs": 3}).to_json()
-    assert [*found] == [*"version status candidate reference summary coverage notes messages findings".split()]
+    fields = "version status candidate reference summary coverage notes messages findings"
+    assert [*found] == fields.split()
     assert found["summary"] == {"pairs": 3, "kinds": {"argument": 2}}
     assert [*found["findings"][0]] == [
         "rank", "step", "direction", "kind", "harmless", "where", "entry", "module", "order",

@@ -11,11 +11,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from coded_texts import mentions
 from mindspore_and_pytorch import FRAMEWORKS, WAYS, check_healthy, check_mistake, told
 
 from msprobe.cli import main
 from msprobe.compare.mapping import load_mappings
 from msprobe.diagnose.runs import compare_runs
+from msprobe.messages import said
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "mindspore_and_pytorch.tar.xz"
 NETWORKS = ("conv", "lstm", "tied", "encoder", "plain", "half", "attention", "gru", "norms", "styles", "wrapped")
@@ -119,9 +121,10 @@ def test_the_command_takes_mappings_for_the_verdict(
     file = tmp_path / "cells.yaml"
     file.write_text("".join(f"{name}: {other}\n" for name, other in CELLS.items()))
     assert main(["compare", str(mine), str(theirs), "-cm", str(file)]) == 1
-    assert "DIVERGED at step 0, forward pass, in blocks.1.attention" in capsys.readouterr().out
+    place = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert f"{place}{said('in-module', 'blocks.1.attention')}" in capsys.readouterr().out
     assert main(["compare", str(theirs), str(dumps / "mix" / "pytorch_scale"), "-cm", str(file)]) == 1
-    assert "the mappings are not used" in " ".join(capsys.readouterr().out.split())
+    assert mentions(" ".join(capsys.readouterr().out.split()), "mappings-not-used")
 
 
 def test_running_averages_of_a_batch_norm_are_compared(dumps: Path, tmp_path: Path) -> None:

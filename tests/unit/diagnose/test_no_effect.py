@@ -94,7 +94,8 @@ def test_without_a_backward_pass_the_results_are_the_effect(tmp_path: Path) -> N
     """What the model returns differs by more than rounding; the tokens that are chosen by it are the same."""
     verdict = compare_trainings(tmp_path, evaluation(1e-3), evaluation(1e-5), steps=2)
     assert (verdict.status, verdict.findings[0].kind) == ("diverged", "argument")
-    assert headline(verdict) == "DIVERGED at step 0, forward pass, in norm"
+    diverged = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert headline(verdict) == f"{diverged}{said('in-module', 'norm')}"
 
 
 def test_healthy_results_without_a_backward_pass_agree(tmp_path: Path) -> None:
@@ -105,7 +106,8 @@ def test_healthy_results_without_a_backward_pass_agree(tmp_path: Path) -> None:
 def test_the_first_step_with_the_difference_is_the_headline(tmp_path: Path) -> None:
     """In steps 0 and 1 it changes nothing, in step 2 the results."""
     verdict = compare_trainings(tmp_path, evaluation(1e-3, 2), evaluation(1e-5, 2), steps=4, mode="digest")
-    assert headline(verdict) == "DIVERGED at step 0, forward pass, in norm"
+    diverged = said("named-at", "DIVERGED", "step 0, forward pass")
+    assert headline(verdict) == f"{diverged}{said('in-module', 'norm')}"
     found = leading(verdict)[0]
     assert (found.step, found.evidence["effect_in_step"]) == (0, 2)
     assert "in step 2" in found.message

@@ -144,7 +144,7 @@ class TestSteps:
             said("steps-on-one-side", "step", "2 is", "candidate"),
             True,
         )
-        assert headline(verdict) == "AGREE in the 2 of 3 steps that both have: nothing that was recorded differs"
+        assert headline(verdict) == f"AGREE in {said('share-of-steps', 2, 3)}: {said('nothing-differs', 'recorded')}"
 
     def test_none_in_common(self, tmp_path: Path) -> None:
         verdict = compare(tmp_path, Plan(steps=2, first_step=5), Plan(steps=2))
@@ -229,9 +229,8 @@ def test_two_interrupted_dumps_agree_as_far_as_both_go(tmp_path: Path) -> None:
         interrupt(folder, kept)
     verdict = compare_runs(*folders)
     assert verdict.summary["interrupted"] == ["candidate", "reference"]
-    assert headline(verdict).endswith(
-        "15 of 20 records were compared, as the candidate and the reference were interrupted"
-    )
+    both = "the candidate and the reference"
+    assert said("records-compared-as", 15, 20, both) in headline(verdict)
 
 
 def test_what_parts_before_an_interruption_parts(tmp_path: Path) -> None:
@@ -253,7 +252,7 @@ def test_without_construct_json_calls_are_compared_as_one_row(tmp_path: Path) ->
 def test_progress_is_told_for_each_part(tmp_path: Path) -> None:
     heard: list[str] = []
     compare(tmp_path, [Plan(steps=2), Plan(steps=2)], [Plan(steps=2), Plan(steps=2)], progress=heard.append)
-    assert heard == [f"step {n // 2}, rank {n % 2}, {n + 1} of 4" for n in range(4)]
+    assert heard == [said("job-of-jobs", f"step {n // 2}, rank {n % 2}", n + 1, 4) for n in range(4)]
 
 
 def test_parts_in_common(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import mentions
 from command_line import call
 
 from msprobe.environment.rl_logs import read_slime, read_verl
@@ -47,7 +48,7 @@ def test_two_logs_of_verl(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = call("config_check", "-vc", log(tmp_path / "n.log", BENCH, NPU), log(tmp_path / "b.txt", BENCH), "-o", out)
     assert done.returncode == 1
-    assert "the last is used" in done.stdout
+    assert mentions(done.stdout, "configuration-printed-more-than-once", count=2)
     found = rows(out / "hyper_params_compare.csv")
     assert found[0] == ["超参名称", "NPU生效值", "bench生效值", "是否一致"]
     assert ["actor_rollout_ref/actor/clip_ratio", "0.2", "0.3", "否"] in found

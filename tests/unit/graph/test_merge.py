@@ -18,6 +18,7 @@ from msprobe.graph.graph_files import FileNode, read_graph_file
 from msprobe.graph.merge.layout import Layout
 from msprobe.graph.merge.together import merge_ranks
 from msprobe.graph.side import Side, read_side
+from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 Construct = dict[str, str | None]
@@ -170,11 +171,18 @@ def test_a_merged_graph_is_written_as_database_and_as_a_dump(tmp_path: Path) -> 
 
 
 def test_the_mistakes_of_a_layout_are_told_together() -> None:
-    with pytest.raises(InvalidInputError, match=r"here: tp is required; vpp must be a whole .* found True"):
-        Layout.of({"rank_size": 2, "pp": 1, "vpp": True}, "here")
-    with pytest.raises(InvalidInputError, match=r"tp 4 is larger than rank_size 2"):
-        Layout.of({"rank_size": 2, "tp": 4, "pp": 1}, "here")
-    with pytest.raises(InvalidInputError, match=r"vpp above 1 needs pp above 1"):
-        Layout.of({"rank_size": 2, "tp": 1, "pp": 1, "vpp": 2}, "here")
-    with pytest.raises(InvalidInputError, match=r"order must be of lower-case words"):
-        Layout.of({"rank_size": 2, "tp": 1, "pp": 1, "order": "TP"}, "here")
+    for fields, mistakes in (
+        (
+            {"rank_size": 2, "pp": 1, "vpp": True},
+            [said("layout-field-required", "tp"), said("layout-number-wrong", "vpp", "True")],
+        ),
+        ({"rank_size": 2, "tp": 4, "pp": 1}, [said("larger-than-rank-size", "tp", 4, 2)]),
+        ({"rank_size": 2, "tp": 1, "pp": 1, "vpp": 2}, [said("vpp-needs-pp")]),
+        (
+            {"rank_size": 2, "tp": 1, "pp": 1, "order": "TP"},
+            [said("layout-order-form", "'tp-cp-ep-dp-pp'", "'TP'")],
+        ),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            Layout.of(fields, "here")
+        assert caught.value.message == f"here: {'; '.join(mistakes)}."

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import names_of
+from coded_texts import names_of, raising
 from command_line import call
 
 import msprobe
@@ -168,10 +168,10 @@ def test_the_last_rank_to_end_judges_and_writes_the_verdict(tmp_path: Path, monk
 
 def test_a_dump_that_was_not_recorded_in_lockstep_is_no_candidate(tmp_path: Path) -> None:
     reference = record(train, tmp_path / "reference")
-    with pytest.raises(InvalidInputError, match="has no dump that was recorded in lockstep"):
+    with raising(InvalidInputError, "no-lockstep-dump"):
         judge_lockstep(reference, reference)
     (tmp_path / "reference" / "lockstep_rank.json").write_text('{"counts": [1]}')
-    with pytest.raises(InvalidInputError, match="is no file of lockstep"):
+    with raising(InvalidInputError, "lockstep-file-broken"):
         account_files.read(reference)
 
 

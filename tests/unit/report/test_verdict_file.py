@@ -14,7 +14,8 @@ from msprobe.report.verdict_file import verdict_bytes, write_verdict
 
 def test_the_form_is_the_documented_one() -> None:
     found = json.loads(verdict_bytes(verdict(finding(), apart=(3,), reason="none")))
-    assert list(found) == "version status candidate reference summary coverage notes messages findings".split()
+    fields = "version status candidate reference summary coverage notes messages findings"
+    assert list(found) == fields.split()
     assert found["version"] == 1
     assert found["summary"]["kinds"] == {"computation": 1}
     assert list(found["findings"][0]) == [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from coded_texts import raising
+from coded_texts import mentions, raising
 from unit.diagnose.training import Plan, train
 
 import msprobe
@@ -109,7 +109,7 @@ def test_rows_that_findings_name_are_shown_first_then_the_worst(names: dict[str,
     assert [one["status"] for one in others] == sorted((one["status"] for one in others), reverse=True)
     explained = [one["output_delta"] for one in others if one["status"] == "explained"]
     assert explained == sorted(explained, reverse=True)
-    assert f"10 of {len(table)} rows, those to look at first" in html
+    assert mentions(html, "rows-shown-leading", count=10, total=len(table))
     assert str(table).splitlines()[1].startswith(f"{cells[0][0]} ")
 
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from msprobe.integrations.vllm import Probe, recording, weight_check  # noqa: E402
+from msprobe.messages import said  # noqa: E402
 from msprobe.rollout.torch.engine_weights import held  # noqa: E402
 from msprobe.rollout.torch.trainer_weights import TrainerWeights  # noqa: E402
 from msprobe.rollout.torch.weight_check import WeightCheck  # noqa: E402
@@ -311,7 +312,7 @@ def test_weights_that_a_side_lacks_are_said() -> None:
     del engine.models[0].lm_head
     found = WeightCheck(engine.asked)(trainer)
     assert found.holds
-    assert [one.what for one in found.coverage.not_read] == ["lm_head.weight of the trainer"]
+    assert [one.what for one in found.coverage.not_read] == [said("weight-of-trainer", "lm_head.weight")]
 
 
 def test_state_dicts_and_megatron_cores_shards_are_trainers(tmp_path: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from msprobe import log
+from msprobe.messages import said
 from msprobe.store import durable, old_runs, processes
 from msprobe.store.old_runs import Duty
 from msprobe.store.reader import open_dump
@@ -177,7 +178,7 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "unlink", refuses)
     steps, problem = old_runs.remove_old_dumps([tmp_path], 0, ALONE)
     assert steps == [1]
-    assert problem == f'cannot remove "{tmp_path}/step0/rank/dump.json" of an earlier dump: Permission denied.'
+    assert problem == said("old-dump-not-removed", tmp_path / "step0/rank/dump.json", "Permission denied")
 
 
 def rank_of_a_run(dump: Path, rank: int, world: int, steps: int, begin: float) -> None:

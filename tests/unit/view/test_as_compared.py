@@ -51,15 +51,18 @@ def check_shown(shown: Dumps, expected: Judged) -> set[str]:
     statuses = set()
     for at, pairs in expected.items():
         columns = shown.place(places[at])
-        for name, (status, arrived, left, allowed) in pairs.items():
+        for name, (status, inputs, outputs, allowed) in pairs.items():
             number = row(columns, name)
             # Nothing is said of a pair of which no numbers were recorded.
             assert columns["status"][number] in (STATUSES[status], *([0] if status == "same" else [])), (at, name)
-            assert (columns["arrived"][number], columns["left"][number]) == (rounded(arrived), rounded(left)), (
+            assert (columns["input_difference"][number], columns["output_difference"][number]) == (
+                rounded(inputs),
+                rounded(outputs),
+            ), (
                 at,
                 name,
             )
-            assert columns["allowed"][number] == (rounded(allowed) if left or allowed else None), (at, name)
+            assert columns["allowed"][number] == (rounded(allowed) if outputs or allowed else None), (at, name)
             statuses.add(status)
     return statuses
 

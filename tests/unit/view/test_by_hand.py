@@ -8,6 +8,7 @@ from unit.diagnose.training import Plan
 from unit.view.pages import english, opened, pair, row
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import code_of
 from msprobe.view import matches as kept
 from msprobe.view.matches import Matches
 
@@ -98,8 +99,9 @@ def test_pairs_survive_the_end_and_go_into_no_input(runs: tuple[Path, Path], tmp
 def test_a_side_car_file_that_holds_something_else_is_told(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.vis.config"
     file.write_text(content)
-    with pytest.raises(InvalidInputError, match="repair or remove it"):
+    with pytest.raises(InvalidInputError) as caught:
         Matches(file).read()
+    assert code_of(caught.value.message)[1] in ("hand-pairs-are-no-object", "hand-pairs-broken")
 
 
 def test_nothing_of_one_side_has_two_partners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

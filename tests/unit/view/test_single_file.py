@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 from unit.diagnose.training import Plan
 from unit.view.pages import english, opened, page, pair
 
@@ -109,7 +110,7 @@ def test_a_page_of_another_form_is_refused(tmp_path: Path) -> None:
         folder = tmp_path / name
         page(folder)
         (folder / name).write_text((folder / name).read_text().replace(old, new))
-        with pytest.raises(NotAvailableError, match="another form"):
+        with raising(NotAvailableError, "view-page-wrong"):
             with_data(Page(folder), {})
 
 

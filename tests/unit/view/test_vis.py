@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import raising
 from unit.diagnose.real_pairs import Training, record_training
 from unit.view.pages import opened, row
 
@@ -186,7 +187,7 @@ def test_odd_values_in_a_graph_file_are_shown_as_far_as_they_go(tmp_path: Path) 
 def test_a_file_that_is_not_there_or_does_not_belong_is_told(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(PathError, match="does not exist"):
         open_source([tmp_path / "no.vis"])
-    with pytest.raises(InvalidInputError, match="hold both sides already"):
+    with raising(InvalidInputError, "graph-file-is-both-sides"):
         open_source([files["vis"], files["vis"]])
 
 

@@ -84,8 +84,8 @@ export interface PlaceAnswer {
   micro: number[];
   micro_steps: number;
   status: number[];
-  arrived: Column;
-  left: Column;
+  input_difference: Column;
+  output_difference: Column;
   allowed: Column;
   largest: Column;
   norm: Column;

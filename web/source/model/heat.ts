@@ -3,7 +3,7 @@
 import { FLAG, NONE, SEVERITY } from "./place.ts";
 import type { Place } from "./place.ts";
 
-export type Measure = "left" | "norm" | "largest";
+export type Measure = "outputDifference" | "norm" | "largest";
 
 export interface Heat {
   readonly columns: number;
@@ -47,7 +47,7 @@ export function heatOf(place: Place, rows: Int32Array, columns: number, measure:
   const flags = new Uint16Array(columns);
   const source = place[measure];
   const segments: Segment[] = [];
-  const single = measure !== "left";
+  const single = measure !== "outputDifference";
   let open: { from: number; phase: number; micro: number } | null = null;
   for (let at = 0; at < rows.length; at++) {
     const row = rows[at];
@@ -89,7 +89,7 @@ export function decades(values: Float32Array, measure: Measure): [number, number
     if (power > high) high = power;
   }
   if (low > high) return [-8, 0];
-  if (measure === "left") return [Math.max(-9, Math.min(-6, Math.floor(low))), Math.max(0, Math.min(3, Math.ceil(high)))];
+  if (measure === "outputDifference") return [Math.max(-9, Math.min(-6, Math.floor(low))), Math.max(0, Math.min(3, Math.ceil(high)))];
   return [Math.max(Math.floor(low), Math.ceil(high) - 12), Math.max(Math.floor(low) + 1, Math.ceil(high))];
 }
 

@@ -49,8 +49,8 @@ export interface Place {
   readonly micro: Uint16Array;
   readonly microSteps: number;
   readonly status: Uint8Array;
-  readonly arrived: Float32Array;
-  readonly left: Float32Array;
+  readonly inputDifference: Float32Array;
+  readonly outputDifference: Float32Array;
   readonly allowed: Float32Array;
   readonly largest: Float32Array;
   readonly norm: Float32Array;
@@ -59,7 +59,7 @@ export interface Place {
   readonly sequence: Int32Array;
   /** The worst status strictly below each row, and the largest difference there. */
   readonly worstBelow: Uint8Array;
-  readonly leftBelow: Float32Array;
+  readonly outputDifferenceBelow: Float32Array;
   /** Flags of all rows below, or-ed. */
   readonly flagsBelow: Uint16Array;
   /** counts[s][i]: how many of the rows before i have status s; the difference of two is the count of a block. */
@@ -87,8 +87,8 @@ export function placeOf(answer: PlaceAnswer): Place {
   const ends = blocks(parents);
   const status = bytes(answer.status, size);
   // A row that a finding names has a status of its own, whatever explains its difference.
-  if (answer.sides.length && answer.left.some((value) => value !== null)) for (const row of answer.named ?? []) if (status[row] < UNEXPLAINED) status[row] = NAMED;
-  const left = floats(answer.left, size);
+  if (answer.sides.length && answer.output_difference.some((value) => value !== null)) for (const row of answer.named ?? []) if (status[row] < UNEXPLAINED) status[row] = NAMED;
+  const outputDifference = floats(answer.output_difference, size);
   const flags = Uint16Array.from(answer.flags ?? [], (flag) => flag & 0xffff);
   const flagsWhole = flags.length === size ? flags : new Uint16Array(size);
   const twins = new Map<number, string>();
@@ -97,10 +97,10 @@ export function placeOf(answer: PlaceAnswer): Place {
     size, text, starts, twins, parents, ends, depths,
     kinds: bytes(answer.kinds, size), sides: bytes(answer.sides, size), phases: bytes(answer.phases, size),
     micro: Uint16Array.from({ length: size }, (_, row) => answer.micro?.[row] ?? 0), microSteps: answer.micro_steps ?? 1,
-    status, left, arrived: floats(answer.arrived, size), allowed: floats(answer.allowed, size),
+    status, outputDifference, inputDifference: floats(answer.input_difference, size), allowed: floats(answer.allowed, size),
     largest: floats(answer.largest, size), norm: floats(answer.norm, size), flags: flagsWhole,
     sequence: sequence(answer.orders, parents, ends),
-    ...below(parents, status, left, flagsWhole), counts: running(status),
+    ...below(parents, status, outputDifference, flagsWhole), counts: running(status),
     first: answer.first, culprits: answer.culprits, notes: answer.notes,
   };
 }
@@ -241,11 +241,11 @@ function sequence(orders: readonly number[], parents: Int32Array, ends: Int32Arr
   return result;
 }
 
-function below(parents: Int32Array, status: Uint8Array, left: Float32Array, flags: Uint16Array):
-  { worstBelow: Uint8Array; leftBelow: Float32Array; flagsBelow: Uint16Array } {
+function below(parents: Int32Array, status: Uint8Array, outputDifference: Float32Array, flags: Uint16Array):
+  { worstBelow: Uint8Array; outputDifferenceBelow: Float32Array; flagsBelow: Uint16Array } {
   const size = parents.length;
   const worstBelow = new Uint8Array(size);
-  const leftBelow = new Float32Array(size).fill(NaN);
+  const outputDifferenceBelow = new Float32Array(size).fill(NaN);
   const flagsBelow = new Uint16Array(size);
   for (let row = size - 1; row >= 0; row--) {
     const parent = parents[row];
@@ -253,12 +253,12 @@ function below(parents: Int32Array, status: Uint8Array, left: Float32Array, flag
     for (const candidate of [status[row], worstBelow[row]]) {
       if (SEVERITY[candidate] > SEVERITY[worstBelow[parent]]) worstBelow[parent] = candidate;
     }
-    for (const value of [left[row], leftBelow[row]]) {
-      if (value > leftBelow[parent] || (Number.isNaN(leftBelow[parent]) && !Number.isNaN(value))) leftBelow[parent] = value;
+    for (const value of [outputDifference[row], outputDifferenceBelow[row]]) {
+      if (value > outputDifferenceBelow[parent] || (Number.isNaN(outputDifferenceBelow[parent]) && !Number.isNaN(value))) outputDifferenceBelow[parent] = value;
     }
     flagsBelow[parent] |= flags[row] | flagsBelow[row];
   }
-  return { worstBelow, leftBelow, flagsBelow };
+  return { worstBelow, outputDifferenceBelow, flagsBelow };
 }
 
 function running(status: Uint8Array): Uint32Array[] {

@@ -30,7 +30,7 @@ function Strip({ session, place, theme, language }: Props & { place: Place }): J
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [scheme, setScheme] = useState(0);
-  const [measure, setMeasure] = useState<Measure>(session.single ? "norm" : "left");
+  const [measure, setMeasure] = useState<Measure>(session.single ? "norm" : "outputDifference");
   const [over, setOver] = useState<{ x: number; row: number } | null>(null);
 
   useLayoutEffect(() => {
@@ -91,7 +91,7 @@ function Strip({ session, place, theme, language }: Props & { place: Place }): J
       {over && (
         <div class={over.x > width / 2 ? "tip before" : "tip"} style={over.x > width / 2 ? { right: `${width - over.x + 10}px` } : { left: `${over.x + 10}px` }}>
           <span class="mono">{nameOf(place, over.row)}</span>
-          <span>{session.single ? `${t(`column.${measure}` as Key)} ${short(place[measure][over.row])}` : `${statusWords(place.status[over.row])} ${short(place.left[over.row])}`}</span>
+          <span>{session.single ? `${t(`column.${measure}` as Key)} ${short(place[measure][over.row])}` : `${statusWords(place.status[over.row])} ${short(place.outputDifference[over.row])}`}</span>
         </div>
       )}
     </div>

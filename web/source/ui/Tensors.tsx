@@ -126,7 +126,7 @@ function Numbers({ row, isPair, isMasked }: { row: TensorRow; isPair: boolean; i
 function Size({ row }: { row: TensorRow }): JSX.Element {
   const ratio = timesOf(row.relative, row.allowed);
   return (
-    <span class="units" title={row.group === "output" ? `${t("column.left.long")}\n${limitWords(ratio, row.relative, row.allowed)}` : t("column.arrived.long")}>
+    <span class="units" title={row.group === "output" ? `${t("column.output_difference.long")}\n${limitWords(ratio, row.relative, row.allowed)}` : t("column.input_difference.long")}>
       {t("relative", { value: `${row.at_least ? "≥ " : ""}${short(row.relative)}` })}{Number.isNaN(ratio) || row.group !== "output" ? "" : ` · ${t("times", { value: times(ratio).replace(" ×", "") })}`}</span>
   );
 }

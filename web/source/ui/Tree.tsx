@@ -50,8 +50,8 @@ export function Tree({ session, place }: { session: Session; place: Place }): JS
           {session.single ? <>
             <span class="number">{t("column.norm")}</span><span class="number">{t("column.largest")}</span><span>{t("column.flags")}</span>
           </> : <>
-            <span class="number" title={t("column.left.long")}>{t("column.left")}</span>
-            <span class="number" title={t("column.arrived.long")}>{t("column.arrived")}</span>
+            <span class="number" title={t("column.output_difference.long")}>{t("column.output_difference")}</span>
+            <span class="number" title={t("column.input_difference.long")}>{t("column.input_difference")}</span>
             <span class="number allowed" title={t("column.times.long")}>{t("column.times")}</span>
             <span title={t("column.below.long")}>{t("column.below")}</span>
             {place.twins.size > 0 && <span class="twin">{t("reference")}</span>}
@@ -104,13 +104,13 @@ function PairCells({ place, row, holds }: { place: Place; row: number; holds: bo
   const alone = place.sides[row] !== 0;
   // Without numbers on both sides a difference of 0 would claim too much.
   const silent = alone || status === NONE;
-  const left = silent ? NaN : place.left[row];
+  const left = silent ? NaN : place.outputDifference[row];
   const ratio = silent ? NaN : timesOf(left, place.allowed[row]);
   return <>
     <span class={`number left t-${STATUSES[status]}`} role="gridcell" title={Number.isNaN(left) ? statusWords(status) : `${statusWords(status)}: ${long(left)}`}>
       {alone ? <em>{statusWords(status === 0 ? 4 + place.sides[row] : status)}</em> : <><Bar value={left} status={status} /><span>{left === 0 && status > 1 ? "–" : short(left)}</span></>}
     </span>
-    <span class={place.arrived[row] === 0 ? "number quiet" : "number"} role="gridcell">{silent ? "" : short(place.arrived[row])}</span>
+    <span class={place.inputDifference[row] === 0 ? "number quiet" : "number"} role="gridcell">{silent ? "" : short(place.inputDifference[row])}</span>
     <span class={`number allowed ${ratio > 1 ? `t-${STATUSES[status]}` : "quiet"}`} role="gridcell" title={silent ? "" : limitWords(ratio, left, place.allowed[row])}>{silent ? "" : times(ratio)}</span>
     <span class="below" role="gridcell">{holds && <Below place={place} row={row} />}</span>
     {place.twins.size > 0 && <span class="twin quiet" role="gridcell" title={place.twins.get(row)}>{twinWords(place.twins.get(row))}</span>}
@@ -137,7 +137,7 @@ function Below({ place, row }: { place: Place; row: number }): JSX.Element | nul
   const total = counts.reduce((sum, [, count]) => sum + count, 0);
   if (!total) return null;
   const words = counts.map(([status, count]) => `${statusWords(status)}: ${whole(count)}`).join("\n");
-  const most = Number.isNaN(place.leftBelow[row]) ? "" : `\n${t("below.largest", { value: short(place.leftBelow[row]) })}`;
+  const most = Number.isNaN(place.outputDifferenceBelow[row]) ? "" : `\n${t("below.largest", { value: short(place.outputDifferenceBelow[row]) })}`;
   return (
     <span class="tally" title={words + most} aria-label={words}>
       {SEVERITY[worst] > 1 ? <><Status status={worst} quiet /><span class={`t-${STATUSES[worst]}`}>{whole(countBelow(place, row, worst))}</span></> : <span class="quiet" />}

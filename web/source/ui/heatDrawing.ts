@@ -34,7 +34,7 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat, drawn: Drawn): v
   const style = getComputedStyle(canvas);
   const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
   const font = style.fontFamily;
-  const isPair = drawn.measure === "left";
+  const isPair = drawn.measure === "outputDifference";
   const base = HEIGHT - FOOT - LANES;
   const top = TOP + TICKS;
   const tall = base - top;

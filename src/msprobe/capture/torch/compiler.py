@@ -218,15 +218,15 @@ def never_compile(function: Any) -> None:
 #: See :class:`CompilerWatch`.
 COMPILER_WATCH = CompilerWatch()
 
-_told = False
+_is_said = False
 
 
 def leave_our_code_alone() -> None:
     """Have the compiler never look into our files: hooks on graph nodes may run while it is on."""
-    global _told
-    if _told:
+    global _is_said
+    if _is_said:
         return
-    _told = True
+    _is_said = True
     private.skip_package("msprobe")
 
 

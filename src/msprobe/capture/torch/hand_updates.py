@@ -17,6 +17,7 @@ from torch import nn
 from msprobe.capture.torch import private
 from msprobe.capture.torch.listener_support import aside
 from msprobe.capture.torch.user_modules import parameters
+from msprobe.messages import said
 
 # Of a tensor with more elements than this, some rows are looked at.
 _MOST_ELEMENTS = 1 << 26
@@ -34,7 +35,7 @@ class HandUpdates:
         self._is_exact = True
         # How often the weights were updated.
         self.updates = 0
-        self.label = f"updates of {type(model).__name__} by hand"
+        self.label = said("updates-of-model-by-hand", type(model).__name__)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -80,7 +81,7 @@ class LeafUpdates(HandUpdates):
 
     def __init__(self, roots: Sequence[Any]) -> None:
         super().__init__(nn.Module())
-        self.label = "updates by hand"
+        self.label = said("updates-by-hand")
         self._leaves = [(weakref.ref(leaf), _sums([leaf])) for leaf in leaves_of(roots)]
 
     @property

@@ -193,7 +193,7 @@ class ApiNames:
             if function not in self.table:
                 self._add(function, key)
         self._fill_operators()
-        private.has("choices by an argument")  # said here if not
+        private.has("choices by argument")  # said here if not
         for dispatcher, choice in list(private.boolean_dispatched.items()):
             chosen = self.table.get(choice["if_true"])
             if chosen is not None and self.table.get(dispatcher) is not None:

@@ -112,7 +112,7 @@ ABILITIES: dict[str, Ability] = {
         ),
         "without-operators-by-mode",
     ),
-    "choices by an argument": Ability(
+    "choices by argument": Ability(
         ("torch._jit_internal.boolean_dispatched",),
         "without-choices-by-argument",
     ),
@@ -153,7 +153,7 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
         "_parameters _buffers _modules _forward_pre_hooks _forward_pre_hooks_with_kwargs _compiled_call_impl".split()
     ),
     "compiled module": frozenset(["_orig_mod"]),
-    "node of the graph": frozenset(["_sequence_nr"]),
+    "graph node": frozenset(["_sequence_nr"]),
     "operator": frozenset("_schema _handle _qualified_op_name".split()),
     "distributed tensor": frozenset("_local_tensor _spec".split()),
     "gradient scaler": frozenset("_scale _per_optimizer_states".split()),

@@ -22,6 +22,7 @@ from msprobe.capture.torch import device_rows
 from msprobe.capture.torch.device_chunks import Chunk, SideStreams, host_memory
 from msprobe.capture.torch.device_errors import reason
 from msprobe.capture.torch.device_rows import NUMBERS, Cell
+from msprobe.messages import said
 
 # Contiguous values, and the place for their numbers.
 Kernel = Callable[[torch.Tensor, torch.Tensor], Any]
@@ -172,5 +173,5 @@ def difference(found: list[float], right: list[float], values: torch.Tensor) -> 
             close = abs(one - other) <= 1e-11 * scale
         if not close:
             place = max(name for name in Cell if name <= number)
-            return f"{place.name.lower()} of {values.numel()} elements of {values.dtype} is {one}, not {other}"
+            return said("kernel-row-wrong", place.name.lower(), values.numel(), values.dtype, one, other)
     return ""

@@ -296,7 +296,7 @@ class TensorStatistics:
                     found.values = None
                     found.unsupported = reason(error)
                     if is_out_of_memory(error):
-                        found.unsupported = f"out of memory while its statistics were computed ({reason(error)})"
+                        found.unsupported = said("out-of-memory-for-statistics", reason(error))
                         log.once("out of memory", "warning", lambda: said("device-without-memory"))
                     return self._describe_unwrapped(found, None)
         except Exception as error:
@@ -354,7 +354,7 @@ class TensorStatistics:
             except (NotImplementedError, RuntimeError) as error:
                 if is_out_of_memory(error):
                     raise
-                problem = f"torch has no statistics for {dtype} ({reason(error)})"
+                problem = said("no-statistics-of-dtype", dtype, reason(error))
                 numbers = _UNREADABLE
         if has_row and numbers is not _UNREADABLE:
             row = self._row_descriptions.of(values, share.rows, share.block)

@@ -12,15 +12,15 @@ from typing import Any
 from msprobe.cli.common import add_output
 from msprobe.cli.parser import UsageError
 from msprobe.cli.runs import add_runs, two_runs
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 
 #: Modules of this package, in the order in which they are asked.
 PARTS = ("rl_logs", "packs", "checkpoints")
 #: Operations, and the options that belong to each alone, with their defaults.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "-d": {"env_all": False},
-    "-c with two packs (.zip)": {"tolerance": 0.0, "variables": None, "package": []},
-    "-c with two checkpoints": {
+    "packs-operation": {"tolerance": 0.0, "variables": None, "package": []},
+    "checkpoints-operation": {
         "name_map": "auto",
         "metrics": "classic",
         "with_optim": False,
@@ -91,15 +91,15 @@ def _check_options(args: argparse.Namespace) -> None:
     asked = "-d" if args.dump is not None else None
     if args.compare is not None:
         is_packs = any(path.endswith(".zip") for path in args.compare)
-        asked = "-c with two packs (.zip)" if is_packs else "-c with two checkpoints"
+        asked = "packs-operation" if is_packs else "checkpoints-operation"
     wrong = [
-        f"--{name.replace('_', '-')} belongs to {operation}"
+        said("option-of-operation", f"--{name.replace('_', '-')}", operation if operation == "-d" else said(operation))
         for operation, options in _OPTIONS.items()
         for name, default in options.items()
         if operation != asked and getattr(args, name) != default
     ]
     if wrong:
-        raise UsageError(said("option-does-nothing-here", "; ".join(wrong)))
+        raise UsageError(said("option-does-nothing-here", joined("; ", wrong)))
 
 
 def _part(name: str) -> Any:

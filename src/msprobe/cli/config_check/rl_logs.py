@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.cli import answers
 from msprobe.foreign.console import say
-from msprobe.messages import both, translated
+from msprobe.messages import both, said, translated
 
 
 def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
@@ -64,12 +64,14 @@ def execute(args: argparse.Namespace) -> int:
     answers.wrote([folder])
     answers.note(apart=found.apart, coverage=found.coverage.as_json())
     for note in found.notes:
-        say(f"  note: {note}")
+        say("  " + translated(said("note-before", note)))
     of = found.coverage.read["parameters"]
     say(
-        f"{found.apart} of {of} parameters differ; see {folder}"
-        if found.apart
-        else f"None of {of} parameters differs; see {folder}"
+        translated(
+            said("parameters-in-logs-differ", found.apart, of, folder)
+            if found.apart
+            else said("no-parameter-in-logs-differs", of, folder)
+        )
     )
     if not found.coverage.is_complete:
         say(translated(found.coverage.sentence()))

@@ -7,7 +7,7 @@ import argparse
 from msprobe.cli import answers
 from msprobe.cli.common import add_jobs, add_output
 from msprobe.foreign.console import say
-from msprobe.messages import both, translated
+from msprobe.messages import both, said, translated
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     )
     answers.wrote([written.path])
     answers.note(rows=written.rows, steps=written.steps, ranks=written.ranks)
-    say(f"database: {written.path} ({written.rows} rows, {written.steps} steps, {written.ranks} ranks)")
+    say(translated(said("monitor-database", written.path, written.rows, written.steps, written.ranks)))
     if not written.coverage.is_complete:
         say(translated(written.coverage.sentence("converted")))
     return written.coverage.status(found=False)

@@ -297,13 +297,13 @@ class Exchange:
         for node in self.nodes:
             forms: dict[str, list[Rank]] = {}
             for side, number in node.members():
-                told = self.calls[side].forms[number]
-                if told:
-                    forms.setdefault(told, []).append(self.ranks[side])
+                in_words = self.calls[side].forms[number]
+                if in_words:
+                    forms.setdefault(in_words, []).append(self.ranks[side])
             if len(forms) > 1:
-                told = ", ".join(f"{form} (rank {ranks_in_words(ranks)})" for form, ranks in forms.items())
+                in_words = ", ".join(f"{form} (rank {ranks_in_words(ranks)})" for form, ranks in forms.items())
                 first = self.calls[node.sides[0]].names[node.numbers[0]]
-                return said("collective-tensors-differ", first, told)
+                return said("collective-tensors-differ", first, in_words)
         return None
 
     def missing(self, node: Node) -> list[Rank]:
@@ -317,8 +317,8 @@ class Exchange:
         numbered = {rank for rank in self.ranks if isinstance(rank, int)}
         absent = sorted(set[int]().union(*self._groups) - numbered)
         if absent and numbered:
-            told = ranks_in_words(absent)
-            found.append(said("ranks-not-in-dump", told))
+            in_words = ranks_in_words(absent)
+            found.append(said("ranks-not-in-dump", in_words))
         for node in self.nodes:
             missing = [] if node.whole else self.missing(node)
             if missing:

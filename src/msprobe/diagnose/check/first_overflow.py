@@ -247,7 +247,7 @@ class _Search:
             file = dump.path / (f"step{step}" if step is not None else "") / f"rank{rank}" / layout.DUMP_FILE
             if not asked.partial:
                 raise PathError(said("rank-file-missing", file))
-            self._unread.append(in_words(step, rank, f"it has no {layout.DUMP_FILE}."))
+            self._unread.append(in_words(step, rank, said("dump-file-lacking", layout.DUMP_FILE)))
 
     def step(self, step: int | None, progress: Callable[[str], None] | None) -> None:
         """Look at all ranks of a step."""
@@ -256,7 +256,7 @@ class _Search:
 
         def tell(number: int) -> None:
             if progress is not None:
-                progress(f"{place_in_words(step, ranks[number])}, {number + 1} of {len(ranks)}")
+                progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
         found = zip(ranks, run(_look_at, jobs, self._workers, tell), strict=True)

@@ -20,9 +20,9 @@ def check(moment: Moment) -> Iterable[Finding]:
             frozen = _frozen(event)
             lost = [name for name in frozen if name in moment.history.trained]
             if lost:
-                yield _told(moment, timeline, event, lost, True)
+                yield _finding(moment, timeline, event, lost, True)
             elif frozen and len(frozen) < len(parameters_of(event)):
-                yield _told(moment, timeline, event, frozen, False)
+                yield _finding(moment, timeline, event, frozen, False)
 
 
 def _frozen(event: Event) -> list[str]:
@@ -36,7 +36,7 @@ def _frozen(event: Event) -> list[str]:
     return found
 
 
-def _told(moment: Moment, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
+def _finding(moment: Moment, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
     held = said("optimizer-holds-frozen", event.name, len(names))
     how = "got gradients before and are frozen now" if lost else "are frozen"
     return moment.finding(

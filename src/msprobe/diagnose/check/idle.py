@@ -64,10 +64,12 @@ def never_called(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         others = {path: found for path, found in modules.items() if path not in stacked}
         for group, harmless in ((stacked, False), (others, True)):
             if group:
-                yield _told(moment, timeline, event, group, harmless)
+                yield _finding(moment, timeline, event, group, harmless)
 
 
-def _told(moment: Moment, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool) -> Finding:
+def _finding(
+    moment: Moment, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool
+) -> Finding:
     names = [name for found in modules.values() for name in found]
     steps = len(moment.history.called)
     count = said("parameters", len(names)) if len(names) > 1 else "1 parameter"

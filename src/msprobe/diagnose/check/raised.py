@@ -17,12 +17,12 @@ _NOT_RETURNED = "the pass did not return"
 def check(moment: Moment) -> Iterable[Finding]:
     """The innermost call of each error; harmless if the program went on behind it, since it caught the error then."""
     for timeline in moment.timelines.values():
-        told: set[str] = set()
+        named: set[str] = set()
         for event in timeline:
             error = event.record.get("error")
-            if not isinstance(error, str) or error == _NOT_RETURNED or error in told:
+            if not isinstance(error, str) or error == _NOT_RETURNED or error in named:
                 continue
-            told.add(error)
+            named.add(error)
             goes_on = _goes_on(timeline, event)
             what = "a call" if goes_on else "the last call"
             end = "; the program caught the error and went on" if goes_on else ""

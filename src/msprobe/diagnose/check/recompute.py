@@ -38,17 +38,17 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
     settings = [found for found in given if found.what in ("argument", "missing")]
     if settings:
         found = settings[0]
-        return _told(
+        return _finding(
             moment, timeline, comparer, again, first, found,
             said("recompute-argument-differs", described(found.left), found.slot, described(found.right)),
         )  # fmt: skip
     if given:
-        return _told(
+        return _finding(
             moment, timeline, comparer, again, first, given[0],
             said("recompute-input-differs", given[0].slot),
         )  # fmt: skip
     if result:
-        return _told(
+        return _finding(
             moment, timeline, comparer, again, first, result[0],
             said("recompute-result-differs"),
         )  # fmt: skip
@@ -61,10 +61,10 @@ def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event
     if not result:
         return None
     message = said("module-recomputed-differently")
-    return _told(moment, timeline, comparer, again, first, result[0], message)
+    return _finding(moment, timeline, comparer, again, first, result[0], message)
 
 
-def _told(
+def _finding(
     moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event, found: Difference, message: str
 ) -> Finding:
     relation = relation_of(found, comparer, other="forward pass")

@@ -22,7 +22,7 @@ def check(across: Across, copies: Sequence[str]) -> Iterable[Finding]:
         tables = [{name: own for name, own in settings.items() if name in wanted} for _, settings in steps]
         found = _differing(tables)
         if found:
-            yield _told(across, list(across.replicas), [name for name, _ in steps], found)
+            yield _finding(across, list(across.replicas), [name for name, _ in steps], found)
             return
 
 
@@ -39,7 +39,7 @@ def _differing(tables: list[dict[str, dict[str, object]]]) -> dict[str, dict[str
     return found
 
 
-def _told(
+def _finding(
     across: Across, ranks: list[Rank], steps: Sequence[str], found: dict[str, dict[str, list[object]]]
 ) -> Finding:
     key, parameters = next(iter(found.items()))

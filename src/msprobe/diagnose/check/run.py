@@ -113,7 +113,7 @@ class _Running:
         self._before: Earlier | None = None
         self._history = History()
         self._last: int | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._said: set[tuple[Any, ...]] = set()
         self._records = 0
 
@@ -129,7 +129,7 @@ class _Running:
         before = self._before if self._last is not None and step == self._last + 1 else None
         is_last = step == self._dump.steps[-1]
         # What spreads to later steps is told of the first.
-        checks = [check for check in self._checks if not (check.once and check.name in self._told)]
+        checks = [check for check in self._checks if not (check.once and check.name in self._reported)]
         names = [check.name for check in checks if check.find is not None]
         jobs = [
             Job(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
@@ -138,7 +138,7 @@ class _Running:
 
         def tell(number: int) -> None:
             if progress is not None:
-                progress(f"{place_in_words(step, ranks[number])}, {number + 1} of {len(ranks)}")
+                progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         kept = _Kept(is_last)
         shared = Shared()
@@ -191,7 +191,7 @@ class _Running:
 
     def _keep(self, check: str, found: Finding) -> None:
         """Take in a finding, unless the same line of the program in its module had it before."""
-        self._told.add(check)
+        self._reported.add(check)
         mark = (check, found.module, found.evidence.get("source") or found.where, found.kind)
         if mark in self._said:
             return
@@ -224,7 +224,7 @@ class _Running:
                 "records": self._records,
                 "findings": self._count,
                 "checks": [check.name for check in self._checks],
-                "blind": self._sight.blind([check for check in self._checks if check.name not in self._told]),
+                "blind": self._sight.blind([check for check in self._checks if check.name not in self._reported]),
             },
         )
 

@@ -36,7 +36,7 @@ def check(across: Across) -> Iterable[Finding]:
     for group, calls in across.exchange.by_group():
         parting = _parting(calls, across.exchange.may_go_on) if len(calls) > 1 else None
         if parting is not None:
-            yield _told(across, group, calls, parting)
+            yield _finding(across, group, calls, parting)
 
 
 def _parting(calls: Mapping[Rank, Calls], may_go_on: Mapping[Rank, bool]) -> _Parting | None:
@@ -65,7 +65,7 @@ def _first_other(own: Sequence[object], usual: Sequence[object]) -> int | None:
     return min(len(own), len(usual)) if len(own) != len(usual) else None
 
 
-def _told(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls], parting: _Parting) -> Finding:
+def _finding(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls], parting: _Parting) -> Finding:
     number, rank, usual = parting.number, parting.rank, parting.usual
     own, theirs = calls[rank], calls[usual]
     same = [one for one, found in calls.items() if found[number : number + 1] == theirs[number : number + 1]]

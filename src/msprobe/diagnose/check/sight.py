@@ -66,6 +66,6 @@ class Sight:
             if lacking:
                 need = lacking[0]
                 level = _LEVEL_OF.get(need)
-                told = said("level", level) if level is not None and level in self.levels else ""
-                found[check.name] = Wording("{}{}", _WITHOUT[need], told)
+                of_level = said("level", level) if level is not None and level in self.levels else ""
+                found[check.name] = Wording("{}{}", _WITHOUT[need], of_level)
         return found

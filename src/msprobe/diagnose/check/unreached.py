@@ -49,7 +49,7 @@ def _cut_off(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
     lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
     if lost:
         holder = _holder(moment, timeline, lost)
-        yield from _told(moment, timeline, lost, holder, meant=holder is None and not _among(lost, reached))
+        yield from _finding(moment, timeline, lost, holder, meant=holder is None and not _among(lost, reached))
 
 
 def _holder(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Event | None:
@@ -106,7 +106,7 @@ def _around(event: Event, module: Event) -> bool:
     return False
 
 
-def _told(
+def _finding(
     moment: Moment, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
 ) -> Iterable[Finding]:
     names = list(lost)

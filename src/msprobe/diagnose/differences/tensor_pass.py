@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe.messages import said
+
 #: Elements of a piece: three of them stay in the cache, and calling numpy costs little beside them.
 _PIECE = 1 << 16
 #: No library starts threads for an inner product of so many, which cost more than they save.
@@ -217,7 +219,7 @@ def values_difference(left: Any, right: Any) -> float:
     if left.dtype.kind in "biu" and right.dtype.kind in "biu":
         return 0.0 if np.array_equal(left, right) else 1.0
     if left.size != right.size:
-        raise ValueError(f"one array has {left.size} elements, the other {right.size}")
+        raise ValueError(said("array-sizes-apart", left.size, right.size))
     kind = np.complex128 if "c" in (left.dtype.kind, right.dtype.kind) else np.float64
     left, right = np.asarray(left), np.asarray(right)  # pieces of mapped files cost more than what is done with them
     mine = theirs = apart = 0.0

@@ -139,10 +139,10 @@ def _relation_of_files(left: str, right: str, shape: Any, comparer: Comparer) ->
     key = left, right, str(shape)
     if key not in known:
         detail = comparer.detail(left, right)
-        told = None if detail is None else relation_of_detail(detail, shape)
-        if told is not None:
-            known[key] = told
-            return told
+        first_difference = None if detail is None else relation_of_detail(detail, shape)
+        if first_difference is not None:
+            known[key] = first_difference
+            return first_difference
         values = comparer.values(left, right)
         is_pair = values is not None and values[0].size == values[1].size
         known[key] = relation_of_values(*values, shape=shape) if values is not None and is_pair else NO_RELATION
@@ -172,8 +172,8 @@ def relation_of_values(left: Any, right: Any, shape: Any = None) -> Relation:
     size = a.size
     if count <= _FEW and size > 4 * _FEW:
         first = int(np.flatnonzero(other)[0])
-        told = said("first-element", _index(first, shape), a[first], b[first])
-        return Relation(said("elements-differ", count, size, told))
+        first_difference = said("first-element", _index(first, shape), a[first], b[first])
+        return Relation(said("elements-differ", count, size, first_difference))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return Relation(said("elements-not-finite", int((~np.isfinite(a)).sum()), size))
     if (a[other] == 0).all() and count < size:
@@ -206,8 +206,8 @@ def relation_of_detail(detail: Detail, shape: Any = None) -> Relation | None:
     """The same as :func:`relation_of_values`, from what one pass over both said; None where the values must be seen."""
     count, size = detail.count, detail.size
     if count <= _FEW and size > 4 * _FEW:
-        told = said("first-element", _index(detail.first, shape), *detail.first_values)
-        return Relation(said("elements-differ", count, size, told))
+        first_difference = said("first-element", _index(detail.first, shape), *detail.first_values)
+        return Relation(said("elements-differ", count, size, first_difference))
     if detail.becomes_zero and count < size:
         return Relation(said("elements-zero", count, size))
     mine, theirs, apart = detail.squares

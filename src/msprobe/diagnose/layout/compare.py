@@ -155,11 +155,11 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
             )
         notes.append(text + (Wording("; {}", one["stages"]) if one["stages"] else ""))
     tensors = summary["tensors"]
-    told = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
+    stated = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
     notes.append(
         said(
             "layouts-differ",
-            joined(", ", told) or "none",
+            joined(", ", stated) or "none",
         )
     )
     for side, ranks in summary["interrupted"].items():
@@ -247,8 +247,8 @@ def _stages(side: Side, numbered: bool) -> str | None:
     if len(shares) < 2:
         return None
     groups = "; ".join(", ".join(ranks) for ranks in shares.values())
-    told = side.annotation is not None and side.annotation.stage_axis is not None
-    source = "the annotation file" if told else "the order of the ranks" if numbered else "the names of the modules"
+    stated = side.annotation is not None and side.annotation.stage_axis is not None
+    source = "the annotation file" if stated else "the order of the ranks" if numbered else "the names of the modules"
     return said("stages-of-ranks", len(shares), groups, source)
 
 

@@ -162,8 +162,8 @@ class Guesses:
         if not (_is_known(left) and _is_known(right)):
             return again or next(iter(fits), None)
         # A sum that nobody took is no result, unless nothing else explains it; and a mean that any terms have is none.
-        told = [fit for fit in fits if sort != "activation" or not _is_any_sum(fit)]
-        for choice in ([fit for fit in told if sort != "activation" or not fit.ways[0].is_sum], told):
+        fitting = [fit for fit in fits if sort != "activation" or not _is_any_sum(fit)]
+        for choice in ([fit for fit in fitting if sort != "activation" or not fit.ways[0].is_sum], fitting):
             best = _simplest(choice)
             if best is not None and best.misfit <= accepted:
                 self._remembered[key] = best.ways

@@ -119,7 +119,7 @@ class Pairs:
         measured.fit = self.guesses.fit(place, sort, *both, accepted, factor)
         if measured.fit is None:
             measured.problem = "the values of the ranks do not make up a tensor of the shape that the other run has"
-        self.tally.add(measured, both, (_told(splits[0]), _told(splits[1])))
+        self.tally.add(measured, both, (_is_annotated(splits[0]), _is_annotated(splits[1])))
         return measured
 
     def learn_factor(self, candidate: Side, reference: Side) -> None:
@@ -182,7 +182,7 @@ def _divided(split: Split) -> Split:
     return {axis: one for axis, one in split.items() if one.way in ("shard", "interleave")}
 
 
-def _told(split: Split | None) -> bool:
+def _is_annotated(split: Split | None) -> bool:
     return bool(split)
 
 

@@ -335,11 +335,11 @@ class Search(FindingsSoFar):
         terms = statements.are_terms(one, pair, max(allowed, limit(one)))
         calls = {each: statements.collectives_in(pair.events[each]) for each in pair.events}
         usual = self._usual.get((pair.place.direction, _DIGITS.sub("#", pair.place.path)), 0)
-        told = []
+        exchanged = []
         if len({len(found) for found in calls.values()}) > 1:
-            told = [said("communications-on-rank", each, len(found)) for each, found in calls.items()]
+            exchanged = [said("communications-on-rank", each, len(found)) for each, found in calls.items()]
         elif len(calls[rank]) < usual:
-            told = [said("communications-in-other-layers", len(calls[rank]), usual)]
+            exchanged = [said("communications-in-other-layers", len(calls[rank]), usual)]
         kind: Kind = "collective" if terms or usual or any(calls.values()) else "replica"
         why = ""
         if terms:
@@ -352,7 +352,7 @@ class Search(FindingsSoFar):
             f"{entry}, {one.slot}",
             kind=kind,
             why=why,
-            communications=told or calls[rank][:4],
+            communications=exchanged or calls[rank][:4],
         )
 
     def reached(self, parameter: str) -> float:

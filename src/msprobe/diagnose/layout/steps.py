@@ -108,7 +108,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
         terms = statements.are_terms(
             one, Pair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
         )
-        why = ""
+        why: str = ""
         if terms:
             why = said("own-gradient-mean-agrees", terms)
         what = AboutParameter("the gradient of ", name, " at the optimizer")
@@ -123,8 +123,7 @@ def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one:
     words = statements.how(one.fit.left, one.fit.right, one.apart)
     why = ""
     if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
-        why = ", while what the backward pass brought agrees: a reduction over ranks, a scaling, or gradients of an "
-        why += "earlier step"
+        why = said("while-backward-agrees")
     places = statements.on_ranks(ranks)
     search.say(
         ("optimizer gradient", name), "parameter_gradient",

@@ -48,14 +48,16 @@ class Tally:
             self.methods["reassembled" if how == "values" else "invariants"] += 1
         else:
             self.methods["whole"] += 1
-        for side, one, way, told in zip(("candidate", "reference"), held, found.fit.ways, annotated, strict=True):
+        for side, one, way, is_annotated in zip(
+            ("candidate", "reference"), held, found.fit.ways, annotated, strict=True
+        ):
             first = one.passes[0]
             if len(first) == 1 and len(first[0].ranks) == 1:
                 continue
             source = "guess"
             if len(first) == 1 or any(len(block.ranks) > 1 for block in first):
                 source = "placements"
-            elif told:
+            elif is_annotated:
                 source = "annotation"
             self.sources[side][source] += 1
             if found.sort in ("activation", "parameter"):

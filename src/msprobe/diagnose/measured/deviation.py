@@ -13,7 +13,7 @@ from msprobe.store.rows import BLOCKS, SUMS, Numbers
 #: ``exact``: all numbers are the same, or the tensors cannot hold the same. ``estimate``: the root mean square is known
 #: but for a factor (the signed sums are eight draws: a quarter, one deviation of the root of a chi-square of eight).
 #: ``lower``: the tensors differ in what is in no sum. ``unknown``: a side has no row, or another number of elements.
-Kind = Literal["exact", "estimate", "lower", "unknown"]
+DeviationKind = Literal["exact", "estimate", "lower", "unknown"]
 
 
 #: No norm of what is in a row is larger: its elements are at most 1e18.
@@ -29,7 +29,7 @@ class Deviation:
     ``norm`` is the larger of both sides'; ``largest`` and ``least`` its elements, with their signs.
     """
 
-    kind: Kind
+    kind: DeviationKind
     distance: float = 0.0
     coherent: float = 0.0
     norm: float = 0.0

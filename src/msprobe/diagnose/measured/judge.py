@@ -14,7 +14,7 @@ from msprobe.diagnose.measured.nodes import nodes
 from msprobe.diagnose.measured.product_units import UNTOLD, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
+from msprobe.diagnose.tolerance.declared_units import Rounding, possible_rounding
 
 #: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
 #: sqrt(trigamma(4)) / (2 ln 2).

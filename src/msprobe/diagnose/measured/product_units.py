@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from msprobe.diagnose.measured.node import SINGLE, Node
-from msprobe.diagnose.tolerance.told_units import Rounding, possible_rounding
+from msprobe.diagnose.tolerance.declared_units import Rounding, possible_rounding
 
 #: Where no header says anything.
 UNTOLD: Mapping[str, Rounding] = possible_rounding({}, {})
@@ -18,7 +18,7 @@ def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTO
     """The unit to which the inputs of products in single precision are rounded, where that is possible and shows, by
     the kind of their kernels: matrices and convolutions have settings of their own. It shows if a quarter of the calls
     that can say so are as far apart as it makes them, and their arguments are not. Calls that are further apart say
-    nothing of it. ``possible``: what headers allow (:func:`msprobe.diagnose.tolerance.told_units.possible_rounding`).
+    nothing of it. ``possible``: what headers allow (``tolerance.declared_units.possible_rounding``).
     """
     clean: Counter[str] = Counter()
     apart: Counter[str] = Counter()

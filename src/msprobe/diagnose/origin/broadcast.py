@@ -47,7 +47,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
 
 def shapes_in_words(judged: Judged) -> str:
     """The shapes of the first two tensors that a call takes, on both sides."""
-    mine, theirs = (_told(_shapes(one.inputs())) for one in (judged.event, judged.partner))
+    mine, theirs = (_in_words(_shapes(one.inputs())) for one in (judged.event, judged.partner))
     return said("tensors-of-shapes", mine, theirs)
 
 
@@ -64,5 +64,5 @@ def _is_outer(shapes: Sequence[Shape]) -> bool:
     return any(a > b for a, b in sizes) and any(b > a for a, b in sizes)
 
 
-def _told(shapes: Sequence[Shape]) -> str:
+def _in_words(shapes: Sequence[Shape]) -> str:
     return " and ".join(str(list(shape)) for shape in shapes[:2])

@@ -143,14 +143,14 @@ def what_becomes_of_gradients(scene: Scene) -> str:
     """Whether a factor of the loss reaches the optimizer, as far as that was recorded."""
     arrival = scene.arrival
     if arrival.clean:
-        return ", and the gradients at the optimizer agree: the factor is undone before"
+        return said("factor-undone-before")
     if arrival.factor is not None:
         ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
         return said("gradients-at-optimizer-are", ratio)
     if arrival.known and not arrival.differ and not scene.has_calls:
         return said("factor-undone-or-hidden")
     if arrival.known and not arrival.differ:
-        return ", and so are the gradients after the backward pass; clipping hides it from the optimizer"
+        return said("clipping-hides-factor")
     return ""
 
 

@@ -121,8 +121,8 @@ def _comes_to(scene: Scene, user: Event, here: bool) -> float:
         before = [makers.of(leaf, one) for _, leaf in one.inputs() if is_tensor(leaf)]
         marks = [mark for _, leaf in one.outputs() if (mark := fingerprint(leaf)) is not None]
         after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > one.index]
-        told = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
-        for event, record in told:
+        passes = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
+        for event, record in passes:
             if event is None or event in seen or (event.is_module and not event.layer):
                 continue
             seen.add(event)

@@ -46,7 +46,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         )
         return
     scene.say(
-        ("gradient on its way", event),
+        ("passing gradient", event),
         judged,
         "parameter_gradient",
         said(

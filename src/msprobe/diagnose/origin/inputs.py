@@ -162,11 +162,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         judged,
         "data",
         said("data-differs", slot, taker, scene.how(difference))
-        + (
-            ""
-            if scene.has_calls or not event.index or taker != event.name
-            else ", or what the model calculates between its modules"
-        ),
+        + ("" if scene.has_calls or not event.index or taker != event.name else said("or-between-modules")),
         where=f"{taker}, {slot}",
         clear=clear,
         facts=(Seen(difference),),

@@ -86,7 +86,7 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     for order in orders:
         for one in (*order.clips, *order.unscales):
             scene.ledger.close(("calls", one))
-            scene.ledger.close(("gradient on its way", one))
+            scene.ledger.close(("passing gradient", one))
 
 
 def names_the_scale(judged: Judged, factor: float | None) -> float:

@@ -8,7 +8,6 @@ outside, calls that one side alone makes, other arguments, and results that thei
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
@@ -43,41 +42,48 @@ from msprobe.diagnose.tolerance.elements import mark_corrupted
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.verdict.recordings import look_for_errors
 
-
-@dataclass(frozen=True)
-class Pass:
-    """A look at a whole step, before or after its pairs are gone through in order."""
-
-    name: str
-    text: str
-    look: Callable[[Scene], None]
-
+#: A look at a whole step, before or after its pairs are gone through in order.
+Pass = Callable[[Scene], None]
 
 BEFORE: tuple[Pass, ...] = (
-    Pass("clipping", "gradients that one side clips before it unscales them", look_for_scaled_clipping),
-    Pass("movements", "weights that the step before moved otherwise, between two frameworks", look_at_movements),
+    # Gradients that one side clips before it unscales them.
+    look_for_scaled_clipping,
+    # Weights that the step before moved otherwise, between two frameworks.
+    look_at_movements,
 )
 #: The order counts: each may look at what those before it have said.
 AFTER: tuple[Pass, ...] = (
-    Pass("leftovers", "gradients of the step before that nothing cleared", look_for_leftovers),
-    Pass("errors", "a call that raised an error on one side", look_for_errors),
-    Pass("recomputation", "what a recomputation begins with, written to", look_for_changed_recomputation),
-    Pass("detached", "branches that one side cuts off from the backward pass", look_for_detached),
-    Pass("missing gradients", "gradients that arrive on one side only", look_for_missing_gradients),
-    Pass("writes", "writes of one side to what outlives the step", look_for_lone_writes),
-    Pass("ends", "a loss that both sides compute by other calls, between two frameworks", look_for_lone_ends),
-    Pass("steps", "optimizers that step on one side only", look_for_lone_steps),
-    Pass("calls", "calls of one side, where values were not recorded", look_for_lone_calls),
-    Pass("whole numbers", "whole numbers in a type that cannot hold them, on one side", look_for_rounded_numbers),
-    Pass("tokens", "a token that rounding chose otherwise", look_for_tokens),
-    Pass("silent arguments", "other arguments that the results do not show", look_at_silent_arguments),
+    # Gradients of the step before that nothing cleared.
+    look_for_leftovers,
+    # A call that raised an error on one side.
+    look_for_errors,
+    # What a recomputation begins with, written to.
+    look_for_changed_recomputation,
+    # Branches that one side cuts off from the backward pass.
+    look_for_detached,
+    # Gradients that arrive on one side only.
+    look_for_missing_gradients,
+    # Writes of one side to what outlives the step.
+    look_for_lone_writes,
+    # A loss that both sides compute by other calls, between two frameworks.
+    look_for_lone_ends,
+    # Optimizers that step on one side only.
+    look_for_lone_steps,
+    # Calls of one side, where values were not recorded.
+    look_for_lone_calls,
+    # Whole numbers in a type that cannot hold them, on one side.
+    look_for_rounded_numbers,
+    # A token that rounding chose otherwise.
+    look_for_tokens,
+    # Other arguments that the results do not show.
+    look_at_silent_arguments,
 )
 
 
 def search(scene: Scene) -> list[Suspect]:
     """All suspects, in the order in which things happened."""
-    for one in BEFORE:
-        one.look(scene)
+    for look in BEFORE:
+        look(scene)
     for event in scene.pairing.candidate:
         scene.seen.add(event.direction)
         judged = scene.judged.get(event)
@@ -93,8 +99,8 @@ def search(scene: Scene) -> list[Suspect]:
     scene.untouched = False
     if touched or scene.isolated:
         settle_beginnings(scene)
-    for one in AFTER:
-        one.look(scene)
+    for look in AFTER:
+        look(scene)
     scene.untouched = not touched
     return scene.ledger.in_order()
 

@@ -20,8 +20,8 @@ def look_for_rounded_numbers(scene: Scene) -> None:
     if bool(mine) == bool(theirs):
         return
     found = mine or theirs
-    told = {suspect.finding.entry for suspect in scene.ledger.suspects if suspect.finding.kind in _FACTS}
-    if told.isdisjoint(event.name for event in found):
+    named = {suspect.finding.entry for suspect in scene.ledger.suspects if suspect.finding.kind in _FACTS}
+    if named.isdisjoint(event.name for event in found):
         _tell(scene, next(iter(found.values())), "candidate" if mine else "reference")
 
 

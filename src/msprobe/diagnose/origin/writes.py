@@ -28,7 +28,7 @@ _BEGIN = tuple(operators.BEGIN)
 def look_for_lone_writes(scene: Scene) -> None:
     """Suspect the writes and exchanges of one side alone that no later call takes up."""
     pairing = scene.pairing
-    told = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
+    already_named = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
     here, there = pairing.alone(), pairing.missing()
     for events, others, makers, consumers, message in (
         (here, there, scene.makers, scene.consumers[0], "extra-calls"),
@@ -38,7 +38,7 @@ def look_for_lone_writes(scene: Scene) -> None:
             event
             for event in events
             if event.direction == "forward"
-            and event.name not in told
+            and event.name not in already_named
             and _writes_to_what_stays(scene, event, makers)
             and not any(
                 user.index > event.index
@@ -80,7 +80,7 @@ def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence
         more = said("and-more", len(names) - 4) if len(names) > 4 else ""
         whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
         return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
-    what = "exchange state that is kept" if found[0].is_collective else "change state that is kept for the next step"
+    what = said("exchange-kept-state") if found[0].is_collective else said("change-kept-state")
     return said("nothing-uses-it", what)
 
 

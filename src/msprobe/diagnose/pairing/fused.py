@@ -133,7 +133,7 @@ def _mark(leaf: dict[str, Any]) -> Hashable | None:
 
 def _fold(timeline: Timeline, product: Event, made: dict[Hashable, Event]) -> list[Event]:
     tensors = [slot for slot in product.inputs() if is_tensor(slot[1])]
-    flags = _told(product, timeline)
+    flags = _transposed(product, timeline)
     makers: list[Event] = []
     for place, (slot, leaf) in enumerate(tensors[:2]):
         mark = _mark(leaf)
@@ -145,12 +145,12 @@ def _fold(timeline: Timeline, product: Event, made: dict[Hashable, Event]) -> li
         if flags is not None:
             flags[place] = not flags[place]
         _exchange_gradient(timeline, product, leaf)
-    told = [] if flags is None else zip(_FLAGS, flags, strict=True)
-    product.arrange(inputs=[*tensors, *((f"input.{name}", {"type": "bool", "value": flag}) for name, flag in told)])
+    named = [] if flags is None else zip(_FLAGS, flags, strict=True)
+    product.arrange(inputs=[*tensors, *((f"input.{name}", {"type": "bool", "value": flag}) for name, flag in named)])
     return makers
 
 
-def _told(product: Event, timeline: Timeline) -> list[bool] | None:
+def _transposed(product: Event, timeline: Timeline) -> list[bool] | None:
     """Which of the two a product transposes itself; None where the recorder did not tell."""
     attributes = product.record.get("attributes")
     if isinstance(attributes, dict):

@@ -95,12 +95,12 @@ def notes_of(naming: Naming) -> list[str]:
         if what == "parameter":
             others = [(own, name) for own, name in others if own != _in_module(name, naming.modules)]
         if others:
-            told = joined_texts(", ", [said("name-in-reference", own, name) for own, name in others[:3]])
+            listed = joined_texts(", ", [said("name-in-reference", own, name) for own, name in others[:3]])
             more = said("and-more", len(others) - 3) if len(others) > 3 else ""
             notes.append(
-                said("names-differ", len(others), what, told, more)
+                said("names-differ", len(others), what, listed, more)
                 if len(others) > 1
-                else said("name-differs", what, told, more)
+                else said("name-differs", what, listed, more)
             )
     return notes
 

@@ -54,8 +54,8 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
             if key not in IDLE_SETTINGS and not _are_equal(left, right, single):
                 found.setdefault(key, []).append((name, left, right))
     for key in found.keys() & _OF_SCHEDULES.keys():
-        told = {name for made in _OF_SCHEDULES[key] for name, *_ in found.get(made, ())}
-        found[key] = [one for one in found[key] if one[0] not in told]
+        named = {name for made in _OF_SCHEDULES[key] for name, *_ in found.get(made, ())}
+        found[key] = [one for one in found[key] if one[0] not in named]
     return {key: parts for key, parts in found.items() if parts}
 
 

@@ -240,7 +240,9 @@ def _not_finite(leaf: dict[str, Any], recorded: Statistics, found: Numbers | Non
         return True
     if found is None:
         return False
-    return any(told is not None and not isfinite(value) for told, value in zip(recorded[:3], found[:3], strict=True))
+    return any(
+        statistic is not None and not isfinite(value) for statistic, value in zip(recorded[:3], found[:3], strict=True)
+    )
 
 
 def _fingerprint(leaf: dict[str, Any], recorded: Statistics, count: int) -> Hashable | None:

@@ -34,7 +34,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import units
-from msprobe.diagnose.tolerance.told_units import KINDS, Kind, possible_rounding
+from msprobe.diagnose.tolerance.declared_units import KINDS, Multiplication, possible_rounding
 from msprobe.messages import said
 
 #: The level over its own noise: see 2 above.
@@ -53,7 +53,7 @@ _MOST_UNITS = 64.0
 
 
 @lru_cache(4096)
-def kind_of_word(word: str) -> Kind | None:
+def kind_of_word(word: str) -> Multiplication | None:
     """What kind of kernel an operation, or a module of this class, multiplies with; None if it does not."""
     word = word.lower().replace("_", "")
     if word in operators.RECURRENT_LAYERS:
@@ -76,7 +76,7 @@ class _OfKind:
     """``possible``: the unit that the headers allow; ``told``: they say that it is so."""
 
     possible: float
-    told: bool
+    declared: bool
     sizes: list[float] = field(default_factory=list)
     witnesses: list[float] = field(default_factory=list)
 
@@ -84,11 +84,11 @@ class _OfKind:
         """The unit of a call, by all others of its kind; ``own``: its own level."""
         if not self.possible:
             return 0.0
-        levels = self if self.told or len(self.sizes) - (own is not None) >= _OTHERS else every
+        levels = self if self.declared or len(self.sizes) - (own is not None) >= _OTHERS else every
         level = _quantile(levels.sizes, own, _OTHERS, 4)
         if level is None:
-            return self.possible if self.told else 0.0
-        if not self.told:
+            return self.possible if self.declared else 0.0
+        if not self.declared:
             same = _quantile(levels.witnesses, own if own is not None and own.witness else None, _WITNESSES, 2)
             if same is not None and same <= _AS_FLOAT32 * units.FINE:
                 return 0.0
@@ -160,7 +160,7 @@ class Products:
         bits = round(-math.log2(self.unit))
         why = (
             "according to a header"
-            if any(one.told for one in self._kinds.values())
+            if any(one.declared for one in self._kinds.values())
             else "as all results of such calls show, though no header says so"
         )
         return said("kernels-round", bits, why)
@@ -198,7 +198,7 @@ def effective_step_limit(units: Iterable[float]) -> float:
     return min(_THERE_AND_BACK * math.sqrt(len(found)), _MOST_UNITS) * unit
 
 
-def kind_of(event: Event) -> Kind | None:
+def kind_of(event: Event) -> Multiplication | None:
     """The kind of kernel that a call, or a module without recorded calls, multiplies with; None if it does not."""
     if event.is_call:
         return kind_of_word(operation(event.stem))

@@ -107,9 +107,9 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
         # Of other layouts no step has a rank in common; one among others that have lacks what it should hold.
         without_rank = tuple(pair.candidate for pair in pairs if not pair.ranks)
         pairs = [pair for pair in pairs if pair.ranks]
-    for told, begun in _lone_ranks(lone, len(pairs)):
-        notes.append(told)
-        findings.append(Finding("step_count", told, where=told, step=begun, harmless=True))
+    for note, begun in _lone_ranks(lone, len(pairs)):
+        notes.append(note)
+        findings.append(Finding("step_count", note, where=note, step=begun, harmless=True))
     return Common(
         tuple(pairs),
         tuple(notes),

@@ -92,38 +92,24 @@ class Extent:
         return self.size <= self.allowed and self.known
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why a suspect counts though what comes of it is within rounding."""
-
-    text: str
-    holds: Callable[[Suspect, Extent], bool]
-
-
-REASONS: tuple[Reason, ...] = (
-    Reason("it is known to count: its effect is hidden, or comes later", lambda one, extent: one.matters),
-    Reason(
-        "nothing differed before, no rounding explains it, and something comes of it",
-        lambda one, extent: one.decisive and extent.size > 0,
+#: When a suspect counts though what comes of it is within rounding.
+REASONS: tuple[Callable[[Suspect, Extent], bool], ...] = (
+    # It is known to count: its effect is hidden, or comes later.
+    lambda one, extent: one.matters,
+    # Nothing differed before, no rounding explains it, and something comes of it.
+    lambda one, extent: one.decisive and extent.size > 0,
+    # Its inputs agree and cannot give this result, and something comes of it.
+    lambda one, extent: is_wrong(one) and extent.size > 0,
+    # Rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it.
+    lambda one, extent: (
+        max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and stands_out(one)
     ),
-    Reason(
-        "its inputs agree and cannot give this result, and something comes of it",
-        lambda one, extent: is_wrong(one) and extent.size > 0,
-    ),
-    Reason(
-        "rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it",
-        lambda one, extent: (
-            max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and stands_out(one)
-        ),
-    ),
-    Reason(
-        "rounding may do so much that it hides arguments, and the effect of this one stands out",
-        lambda one, extent: (
-            effect.hides_arguments(extent.allowed)
-            and effect.stands_out(extent.size, extent.tolerance)
-            and _is_argument(one)
-            and _is_judged(one)
-        ),
+    # Rounding may do so much that it hides arguments, and the effect of this one stands out.
+    lambda one, extent: (
+        effect.hides_arguments(extent.allowed)
+        and effect.stands_out(extent.size, extent.tolerance)
+        and _is_argument(one)
+        and _is_judged(one)
     ),
 )
 
@@ -154,7 +140,7 @@ def conclude(
         if extent.size <= extent.agreeing:
             return "agree", []  # if something does differ, the next step tells what
     ordered = in_order_of_weight(found)
-    counts = unknown or any(reason.holds(suspect, extent) for suspect in ordered for reason in REASONS)
+    counts = unknown or any(holds(suspect, extent) for suspect in ordered for holds in REASONS)
     harmless = extent.is_harmless and not counts
     findings = [replace(suspect.finding, harmless=harmless) for suspect in once(ordered)[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings

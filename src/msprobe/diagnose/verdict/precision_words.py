@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msprobe.diagnose.tolerance.told_units import KINDS, SEVEN_BITS, Kind, device_of, told_unit
+from msprobe.diagnose.tolerance.declared_units import KINDS, SEVEN_BITS, Multiplication, declared_unit, device_of
 from msprobe.messages import said
 
-_WORK: dict[Kind, str] = {
+_WORK: dict[Multiplication, str] = {
     "product": "multiplies float32 matrices",
     "convolution": "computes float32 convolutions",
     "recurrent": "computes float32 recurrent layers",
@@ -56,21 +56,21 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
     return tuple(one for one in found if one)
 
 
-def _of_kind(kind: Kind, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    mine, theirs = told_unit(candidate, kind), told_unit(reference, kind)
+def _of_kind(kind: Multiplication, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    mine, theirs = declared_unit(candidate, kind), declared_unit(reference, kind)
     if mine == theirs:
         return ""
     return said("multiplication-precision-differs", _WORK[kind], _type(mine, candidate), _type(theirs, reference))
 
 
-def _type(unit: float, told: Mapping[str, Any]) -> str:
+def _type(unit: float, environment: Mapping[str, Any]) -> str:
     if not unit:
         return "float32"
-    if device_of(told) == "cpu":  # it is allowed, and few processors know how
+    if device_of(environment) == "cpu":  # it is allowed, and few processors know how
         return said("where-the-processor-can", "bfloat16 (7 bits)" if unit == SEVEN_BITS else "TF32 (10 bits)")
     if unit == SEVEN_BITS:
         return "bfloat16 (7 bits)"
-    return "HF32 (10 bits or more)" if "torch_npu" in told or "mindspore" in told else "TF32 (10 bits)"
+    return "HF32 (10 bits or more)" if "torch_npu" in environment or "mindspore" in environment else "TF32 (10 bits)"
 
 
 def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:

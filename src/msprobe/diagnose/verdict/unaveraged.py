@@ -61,8 +61,8 @@ def name_unaveraged(results: Sequence[Compared], found: Sequence[Suspect]) -> li
         evidence={**_of_place(first.finding), **as_json(facts)},
     )
     gone = {id(suspect) for suspect in vague[1:]}
-    told = replace(first, finding=finding, clear=True, matters=True)
-    return [told if suspect is first else suspect for suspect in found if id(suspect) not in gone]
+    stated = replace(first, finding=finding, clear=True, matters=True)
+    return [stated if suspect is first else suspect for suspect in found if id(suspect) not in gone]
 
 
 def _of_seen(facts: Iterable[Fact]) -> list[Fact]:

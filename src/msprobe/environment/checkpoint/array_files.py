@@ -35,7 +35,7 @@ _MINDSPORE = {
 
 
 def _cannot_read(path: str, problem: OSError) -> PathError:
-    return PathError(f'"{path}" cannot be read: {reason_of(problem)}.')
+    return PathError(said("cannot-be-read-because", path, reason_of(problem)))
 
 
 def read_safetensors(path: str) -> dict[str, Tensor]:

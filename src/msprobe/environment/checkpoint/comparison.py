@@ -28,7 +28,7 @@ from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
 from msprobe.environment.checkpoint.tensors import Replicas, Tensor
 from msprobe.errors import MsprobeError
-from msprobe.messages import joined
+from msprobe.messages import joined, said
 from msprobe.store.dtypes import ELEMENT_TYPES
 
 _BYTES_A_JOB = 256 << 20
@@ -120,16 +120,20 @@ def compare_checkpoints(
     states = on_common_terms(first, second)
     first, second = replace(first, optimizer=states[0]), replace(second, optimizer=states[1])
     notes += states[2]
-    not_read = [NotRead(f'{name} of "{one.path}"', why) for one in (first, second) for name, why in one.unread.items()]
+    not_read = [
+        NotRead(said("what-of-checkpoint", name, one.path), why)
+        for one in (first, second)
+        for name, why in one.unread.items()
+    ]
     work: list[tuple[Section, Pair, Tensor | None]] = []
     rows: list[Measures] = []
     for section in request.sections:
         one, two = first.section(section), second.section(section)
         if section in ("optimizer", "random") and bool(one) != bool(two):
             has, lacks = (first, second) if one else (second, first)
-            what = f"{section} state"
-            notes.append(f'"{lacks.path}" holds no {what}, so none is compared')
-            not_read.append(NotRead(f'{what} of "{has.path}"', f'"{lacks.path}" holds none'))
+            what = said("section-state", section)
+            notes.append(said("holds-no-state", lacks.path, what))
+            not_read.append(NotRead(said("what-of-checkpoint", what, has.path), said("holds-none", lacks.path)))
             continue
         if section == "optimizer":
             one, two = without_words_of_one_optimizer(one, two)
@@ -138,13 +142,16 @@ def compare_checkpoints(
         if section == "other":
             one, two, alone = of_common_keys(one, two)
             not_read += [
-                NotRead(f'{key} of "{(first, second)[side].path}"', f'"{(second, first)[side].path}" holds none')
+                NotRead(
+                    said("what-of-checkpoint", key, (first, second)[side].path),
+                    said("holds-none", (second, first)[side].path),
+                )
                 for side, key in alone
             ]
         pairs = (pair_up_below_keys if section == "other" else pair_up)(one, two)
         if section == "random":
-            pairs, told = _of_common_ranks(pairs)
-            notes += told
+            pairs, further = _of_common_ranks(pairs)
+            notes += further
         for pair in pairs:
             if pair.first is None or pair.second is None:
                 rows.append(_alone(section, pair))
@@ -153,12 +160,12 @@ def compare_checkpoints(
     jobs = list(_jobs(work))
 
     def tell(number: int) -> None:
-        progress(f"{sum(len(job.pairs) for job in jobs[:number])} parameters, {number + 1} of {len(jobs)}")
+        progress(said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]), number + 1, len(jobs)))
 
     for found in engine.run(_measure, jobs, workers, tell):
         rows += found
-    rows, told = _by_number(rows, first, second)
-    notes += told
+    rows, remarks = _by_number(rows, first, second)
+    notes += remarks
     rows = _exchanged(rows, work)
     rows, more = _stale(rows, first, second)
     rows.sort(key=_weight)
@@ -194,9 +201,7 @@ def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> t
         found.append(_measure_pair("optimizer", Pair(other if name == key else name, tensor, partner), None))
     if sum(row.kind not in HARMLESS for row in found) >= bad:
         return rows, []
-    return [row for row in rows if row.section != "optimizer"] + found, [
-        "optimizer states are paired by the numbers of their parameters, as the weights are saved in different orders"
-    ]
+    return [row for row in rows if row.section != "optimizer"] + found, [said("states-paired-by-number")]
 
 
 def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
@@ -209,7 +214,7 @@ def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
     if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
         apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
     some = "; ".join(apart[:_MOST_FACTS]) + (f"; and {len(apart) - _MOST_FACTS} more" if apart[_MOST_FACTS:] else "")
-    return [f"single values that differ, which are no tensors: {some}"] if apart else []
+    return [said("facts-differ", some)] if apart else []
 
 
 def _of_common_ranks(pairs: list[Pair]) -> tuple[list[Pair], list[str]]:
@@ -223,9 +228,7 @@ def _of_common_ranks(pairs: list[Pair]) -> tuple[list[Pair], list[str]]:
     if not alone:
         return pairs, []
     some = ", ".join(sorted(alone)[:3]) + (" and others" if len(alone) > 3 else "")
-    return [pair for pair in pairs if _rank_of(pair.name) not in alone], [
-        f"random states that one side alone has are not compared: {some}"
-    ]
+    return [pair for pair in pairs if _rank_of(pair.name) not in alone], [said("random-states-of-one-side", some)]
 
 
 def _rank_of(name: str) -> str:
@@ -280,14 +283,14 @@ def _measure_pair(section: Section, pair: Pair, earlier: Tensor | None) -> Measu
         files = (_differing(first), _differing(second))
         differ, files_of_both = (bool(files[0]), bool(files[1])), files[0] + files[1]
         if found.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
-            found = replace(found, kind="stale", detail="the second is what the earlier checkpoint has")
+            found = replace(found, kind="stale", detail=said("second-is-earlier"))
     except (MsprobeError, ValueError, TypeError, OverflowError) as problem:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
-        text = problem.message if isinstance(problem, MsprobeError) else f"it is broken ({problem!r:.200})"
+        text = problem.message if isinstance(problem, MsprobeError) else said("tensor-broken", f"{problem!r:.200}")
         found, differ, files_of_both = replace(found, detail=text), (False, False), ()
     except MemoryError:
         found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
-        found, differ, files_of_both = replace(found, detail="there is not memory enough for it"), (False, False), ()
+        found, differ, files_of_both = replace(found, detail=said("tensor-out-of-memory")), (False, False), ()
     return replace(
         found,
         section=section,
@@ -347,7 +350,7 @@ def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | No
         place = source.get((row.section, row.name))
         if place is not None:
             kind: MeasureKind = "exchanged" if _is_circle(row, source) else row.kind
-            row = replace(row, kind=kind, factor=None, detail=f"the second has here what the first has in {place[1]}")
+            row = replace(row, kind=kind, factor=None, detail=said("second-has-value-of", place[1]))
         found.append(row)
     return found
 
@@ -377,11 +380,12 @@ def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple
     still = {id(row) for row in trained if row.kind == "equal"}
     if not still:
         return rows, []
-    span = f"iterations {first.iteration} and {second.iteration}"
+    span = said("iterations-from-to", first.iteration, second.iteration)
     if len(still) * 2 > len(trained):
-        return rows, [f"{len(still)} of {len(trained)} weights are the same in {span}"]
+        return rows, [said("weights-same-between", len(still), len(trained), span)]
     return [
-        replace(row, kind="stale", detail=f"not updated between {span}") if id(row) in still else row for row in rows
+        replace(row, kind="stale", detail=said("not-updated-between", span)) if id(row) in still else row
+        for row in rows
     ], []
 
 

@@ -14,6 +14,7 @@ from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.naming import pair_up
 from msprobe.environment.checkpoint.tensors import FileTensor, Tensor
 from msprobe.errors import MsprobeError
+from msprobe.messages import said
 
 _NUMBER = re.compile(r"\d+")
 # Values that two weights have by chance alike are few: ones of a norm, zeros of a bias.
@@ -66,10 +67,7 @@ def without_copies(found: Checkpoint, other: Checkpoint) -> tuple[Checkpoint, li
             or f"{twins[stem]}.{name[len(stem) + 1 :]}" not in found.optimizer
         },
     )
-    return slim, [
-        f'"{found.path}": {name} is {twin} once more, which the other checkpoint keeps once'
-        for name, twin in twins.items()
-    ]
+    return slim, [said("weight-kept-twice", found.path, name, twin) for name, twin in twins.items()]
 
 
 def _is_copy(name: str, first: Tensor, other_name: str, second: Tensor) -> bool:

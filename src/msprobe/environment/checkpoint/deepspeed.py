@@ -29,7 +29,7 @@ from msprobe.environment.checkpoint.optimizer_states import name_states
 from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 from msprobe.store.pickles import Opaque
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(\d+)_)?mp_rank_(\d+)_model_states\.pt$")
@@ -88,7 +88,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     first, weights = found[0], [one.weights for one in found]
     if not any("linear_qkv" in core_name(name) for name in first.weights):
         raise InvalidInputError(said("deepspeed-split-unknown", place, len(parts)))
-    first.notes.append(f"the shards of {len(found)} model-parallel ranks are put together by Megatron's names")
+    first.notes.append(said("shards-by-names-of-megatron", len(found)))
     first.weights = _of_all_parts(weights, first.settings)
     first.optimizer = _of_all_parts([one.optimizer for one in found], first.settings)
     return first
@@ -130,11 +130,11 @@ def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int
         found.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
     shapes = _shapes(place, first.get("param_shapes"))
     if world != len(ranks):
-        found.unread["slices of ranks"] = f"{len(ranks)} of {world} ranks are there"
+        found.unread[said("slices-of-ranks")] = said("ranks-there", len(ranks), world)
     try:
         _merge(found, optimizers, shapes, merge)
     except InvalidInputError as problem:
-        raise InvalidInputError(f'"{place}": {problem.message}') from problem
+        raise InvalidInputError(Wording('"{}": {}', place, problem.message)) from problem
     _rest(found, first, states, module)
     _of_the_program(found, first)
     return found
@@ -171,8 +171,8 @@ def _world(place: str, optimizer: dict[str, Any], ranks: dict[int, str]) -> int:
     return count
 
 
-def _shapes(place: str, told: Any) -> list[dict[str, tuple[int, ...]]]:
-    groups = told if isinstance(told, list) else [told]
+def _shapes(place: str, given: Any) -> list[dict[str, tuple[int, ...]]]:
+    groups = given if isinstance(given, list) else [given]
     result = []
     for group in groups:
         if not isinstance(group, dict) or not all(

@@ -199,7 +199,7 @@ def _take_object(
 ) -> None:
     """A value that is no tensor: a learning rate, a state of TransformerEngine."""
     if name.endswith("_extra_state") or "_extra_state/" in name or not places:
-        note = "extra states of modules (TransformerEngine) are not compared"
+        note = said("extra-states-not-compared")
         found.notes += [note] if places and note not in found.notes else []
         return
     try:

@@ -11,6 +11,7 @@ import numpy as np
 from msprobe.compare.number_types import LEAST_SPACING, UNIT
 from msprobe.environment.checkpoint.megatron_names import is_vocabulary
 from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
 MeasureKind = Literal[
@@ -87,18 +88,15 @@ def _numbers(array: Array) -> Array:
 def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
     if a.size == b.size:
         if a.ndim >= 2 and a.ndim == b.ndim and b.shape == a.swapaxes(-1, -2).shape and _same(a.swapaxes(-1, -2), b):
-            return replace(found, kind="transposed", detail="the last two axes are exchanged")
+            return replace(found, kind="transposed", detail=said("axes-exchanged"))
         if _same(a.reshape(-1), b.reshape(-1)):
-            return replace(found, kind="reshaped", detail="same elements in the same order")
+            return replace(found, kind="reshaped", detail=said("same-order-of-elements"))
         if _same_in_another_order(a, b):
-            return replace(found, kind="permuted", detail="same elements in another order, and another shape")
+            return replace(found, kind="permuted", detail=said("different-order-and-shape"))
     if is_vocabulary(found.name) and a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:]:
         rows = min(len(a), len(b))
         common = _apart(found, a[:rows], b[:rows])
-        detail = (
-            f"rows are padded: {len(a)} and {len(b)}; "
-            f"{'the common ones are equal' if common.l2 == 0 else 'compared are the common ones'}"
-        )
+        detail = said("rows-padded-equal" if common.l2 == 0 else "rows-padded-compared", len(a), len(b))
         kind: MeasureKind = (
             "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
         )
@@ -189,22 +187,17 @@ def _kind(found: Measures, a: Array, b: Array) -> Measures:
     found = replace(found, ulp_max=_units(a, b, found.dtype))
     if found.nan_count != (0, 0) or found.inf_count != (0, 0):
         if found.nan_count != found.nan_count[::-1] or found.inf_count != found.inf_count[::-1]:
-            detail = (
-                f"NaN: {found.nan_count[0]} and {found.nan_count[1]}; Inf: {found.inf_count[0]} and "
-                f"{found.inf_count[1]}"
-            )
+            detail = said("nan-and-inf-of-both", *found.nan_count, *found.inf_count)
             return replace(found, kind="not finite", detail=detail)
         return found
     if found.dtype[0] != found.dtype[1] and _is_rounded(found, a, b):
-        return replace(
-            found, kind="rounded", detail=f"{found.dtype[0]} and {found.dtype[1]}, equal within their rounding"
-        )
+        return replace(found, kind="rounded", detail=said("equal-but-for-rounding-of-types", *found.dtype))
     if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and _same(a.swapaxes(-1, -2), b):
-        return replace(found, kind="transposed", detail="the last two axes are exchanged")
+        return replace(found, kind="transposed", detail=said("axes-exchanged"))
     if _same_in_another_order(a, b):
         return replace(found, kind="permuted", detail=_order(a, b))
     if found.cosine is None:
-        return replace(found, detail=f"the {'first' if found.relative == math.inf else 'second'} is all zeros")
+        return replace(found, detail=said("first-all-zeros" if found.relative == math.inf else "second-all-zeros"))
     return _scaled(found, factor)
 
 
@@ -223,17 +216,16 @@ def _is_rounded(found: Measures, a: Array, b: Array) -> bool:
 
 
 def _order(a: Array, b: Array) -> str:
-    for what, x, y in (("rows", a, b), ("columns", a.T, b.T)):
+    for what, x, y in (("rows-in-different-order", a, b), ("columns-in-different-order", a.T, b.T)):
         if a.ndim == 2 and len(x) > 1:
             orders = _row_order(x), _row_order(y)
             if _same(x[orders[0]], y[orders[1]]):
                 block = _block(*orders)
-                blocks = f", in blocks of {block}, as where heads or q, k, v are exchanged"
-                return f"same {what} in another order{blocks if block > 1 else ''}"
+                return said(what, said("in-blocks-as-heads", block) if block > 1 else "")
     if a.ndim == 1:
         block = _block(np.argsort(a, kind="stable"), np.argsort(b, kind="stable"))
-        return f"same elements in another order{f', in blocks of {block}' if block > 1 else ''}"
-    return "same elements in another order"
+        return said("elements-in-different-order", said("in-blocks", block) if block > 1 else "")
+    return said("elements-in-different-order", "")
 
 
 def _block(first: Array, second: Array) -> int:
@@ -257,7 +249,7 @@ def _scaled(found: Measures, factor: float | None) -> Measures:
     sine = math.sqrt(max(0.0, 1 - found.cosine * found.cosine))
     if sine > slack or abs(factor - 1) <= 16 * slack:
         return found
-    return replace(found, kind="scaled", factor=factor, detail=f"the second is {factor:.9g} times the first")
+    return replace(found, kind="scaled", factor=factor, detail=said("second-is-times-first", factor))
 
 
 def _units(a: Array, b: Array, dtypes: tuple[str | None, str | None]) -> int | None:

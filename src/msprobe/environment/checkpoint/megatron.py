@@ -66,7 +66,7 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
     ranks = _ranks(place, allow_missing)
     found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
     found.unread.update(
-        {f"rank {os.path.basename(os.path.dirname(one))}": "its file is missing" for one in ranks.missing}
+        {f"rank {os.path.basename(os.path.dirname(one))}": said("file-of-rank-missing") for one in ranks.missing}
     )
     chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
     offsets = _layer_offsets(chunks, ranks.sizes[1])
@@ -149,9 +149,9 @@ def _state(path: str) -> dict[Any, Any]:
 
 def _sizes(settings: dict[str, Any], folders: dict[str, re.Match[str]]) -> tuple[int, int, int]:
     """How many tensor-, pipeline- and expert-parallel ranks there are: as the arguments say, else as folders do."""
-    told = [settings.get(f"{kind}_model_parallel_size") for kind in ("tensor", "pipeline", "expert")]
+    given = [settings.get(f"{kind}_model_parallel_size") for kind in ("tensor", "pipeline", "expert")]
     seen = [max(int(match[at] or 0) for match in folders.values()) + 1 for at in (1, 2, 3)]
-    sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(told)]
+    sizes = [size if type(size) is int and 0 < size < 1 << 16 else seen[at] for at, size in enumerate(given)]
     if sizes[0] * sizes[1] * sizes[2] > _MOST_RANKS:
         raise InvalidInputError(said("megatron-sizes-wrong", sizes))
     return sizes[0], sizes[1], sizes[2]
@@ -252,19 +252,19 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
     for rank, state in sorted(ranks.states.items()):
         path = os.path.join(ranks.folders[rank], "distrib_optim.pt")
         distributed = read_torch(path) if os.path.isfile(path) else None
-        told = states_of_rank(state.get("optimizer"), distributed, chunks[rank])
-        if not told.is_complete:
-            found.unread[f"optimizer state of {os.path.basename(ranks.folders[rank])}"] = (
-                f'"{path}" does not belong to the weights beside it'
+        states = states_of_rank(state.get("optimizer"), distributed, chunks[rank])
+        if not states.is_complete:
+            found.unread[said("optimizer-state-of", os.path.basename(ranks.folders[rank]))] = said(
+                "state-of-other-weights", path
             )
-        for moment, its in told.moments.items():
+        for moment, its in states.moments.items():
             if moment == "step":
                 steps += [tensor for named in its.values() for tensor in named.values()]
             else:
                 moments[moment][rank] = its
-        rest = in_one_row({plain_name(name): tensor for name, tensor in told.rest.items()})
+        rest = in_one_row({plain_name(name): tensor for name, tensor in states.rest.items()})
         if rank == min(ranks.states):
-            found.facts.update(told.facts)
+            found.facts.update(states.facts)
             found.optimizer.update({name: one for name, one in rest.items() if not name.startswith("state.")})
         # What could not be given to parameters stays with its rank.
         folder = os.path.basename(ranks.folders[rank])

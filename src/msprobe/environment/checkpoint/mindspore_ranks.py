@@ -70,7 +70,7 @@ def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
             held.setdefault(parameter, {})[rank] = tensor
     layouts = _layouts(folder, [os.path.join(folder, name) for name in ranks.values()])
     if len(ranks) > 1 and not layouts:
-        found.notes.append("no strategy file tells how slices are put together, so ranks are compared one by one")
+        found.notes.append(said("no-strategy-file"))
     for parameter, tensors in held.items():
         kind, name = section(parameter)
         if len(ranks) == 1 or layouts:
@@ -93,7 +93,7 @@ def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
         raise PathError(f'"{folder}" holds no .ckpt and no .safetensors.')
     (_, step), name = max(saved)
     if len(saved) > 1:
-        found.notes.append(f'of {len(saved)} checkpoints in "{folder}", the last one is compared: {name}')
+        found.notes.append(said("last-of-checkpoints", len(saved), folder, name))
     found.iteration = step or None
     path = os.path.join(folder, name)
     if name.endswith(".safetensors"):
@@ -182,4 +182,4 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     try:
         return Pieces(tuple(shape), first.dtype, tuple(Piece(at, one) for at, one in blocks.items()))
     except InvalidInputError as problem:
-        raise InvalidInputError(f'"{folder}", parameter {name[:80]!r}: {problem.message}') from problem
+        raise InvalidInputError(said("parameter-of-folder-wrong", folder, name[:80], problem.message)) from problem

@@ -219,10 +219,10 @@ def _pattern(text: str) -> Pattern:
 
 def read_map(path: str) -> dict[str, str]:
     """A YAML file ``{name of the first: name of the second}``. Raises PathError, InvalidInputError."""
-    told = yaml_text.load(small_file(path), path)
-    if not isinstance(told, dict) or not all(isinstance(one, str) for pair in told.items() for one in pair):
+    content = yaml_text.load(small_file(path), path)
+    if not isinstance(content, dict) or not all(isinstance(one, str) for pair in content.items() for one in pair):
         raise InvalidInputError(said("name-map-form", Path(path)))
-    return told
+    return content
 
 
 def in_same_words(first: Checkpoint, second: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
@@ -275,8 +275,8 @@ def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     heads = settings.get("num_attention_heads")
     if type(heads) is not int or heads < 1:
         raise InvalidInputError(said("num-attention-heads-missing", found.path, partner.path))
-    told = settings.get("num_query_groups") if settings.get("group_query_attention", True) else None
-    groups = partner.settings.get("num_key_value_heads", told)
+    content = settings.get("num_query_groups") if settings.get("group_query_attention", True) else None
+    groups = partner.settings.get("num_key_value_heads", content)
     groups = groups if type(groups) is int and groups > 0 and heads % groups == 0 else heads
     return groups, heads // groups
 

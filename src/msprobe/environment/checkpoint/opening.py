@@ -31,7 +31,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import open_regular
-from msprobe.messages import said
+from msprobe.messages import Wording, said
 
 _INDEXES = (
     "model.safetensors.index.json",
@@ -41,10 +41,6 @@ _INDEXES = (
 _SINGLE = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 _TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state(?:_\d+)?)\.(?:pt|pth|bin)$")
 _TORCH = (".pt", ".pth", ".bin", ".ckpt", ".tar")
-_KNOWN = (
-    "a file .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy, or a folder of Megatron, DeepSpeed, Hugging Face or "
-    "torch.distributed.checkpoint"
-)
 
 
 def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
@@ -61,7 +57,7 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
     except InvalidInputError as problem:
         if path in problem.message:
             raise
-        raise InvalidInputError(f'"{path}": {problem.message}') from problem
+        raise InvalidInputError(Wording('"{}": {}', path, problem.message)) from problem
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         # Whatever a checkpoint that holds other things than its format says makes of what reads it.
         raise InvalidInputError(said("checkpoint-broken", path, problem)) from problem
@@ -90,8 +86,8 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
         if not whole:
             inner = [name for name in names if os.path.isfile(os.path.join(path, name)) and _is_tensor_file(name)]
             if len(inner) != 1:
-                some = f"; it holds {', '.join(inner[:5])}: give one of them" if inner else ""
-                raise InvalidInputError(said("checkpoint-unknown", path, some, _KNOWN))
+                some = said("give-one-of-held", ", ".join(inner[:5])) if inner else ""
+                raise InvalidInputError(said("checkpoint-unknown", path, some, said("known-checkpoints")))
             return _open_file(os.path.join(path, inner[0]))
         for name in whole if whole[0] not in _SINGLE else whole[:1]:
             _add(found, _tensors(os.path.join(path, name)), name)
@@ -105,8 +101,8 @@ def _is_tensor_file(name: str) -> bool:
 
 
 def _sharded(found: Checkpoint, index: str) -> None:
-    told = parse_json(small_file(index), index)
-    files = told.get("weight_map") if isinstance(told, dict) else None
+    content = parse_json(small_file(index), index)
+    files = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not files:
         raise InvalidInputError(said("index-without-weight-map", index))
     missing, loaded = [], {}
@@ -180,7 +176,7 @@ def _further_files(found: Checkpoint, folder: str, names: list[str]) -> None:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
             if any(map(_is_tensor_file, _listed(path))):
-                found.unread[f"{name}/"] = "it is a checkpoint of its own; give its folder"
+                found.unread[f"{name}/"] = said("own-checkpoint")
             continue
         is_read = name.startswith(f"{stem}-") if stem else name == whole or (whole is None and _is_safe(name))
         if is_read or _TRAINER.match(name) or not (_is_tensor_file(name) or _is_safe(name)):
@@ -230,12 +226,12 @@ def _open_file(path: str) -> Checkpoint:
             found.section(section)[own] = tensor
     elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
         if head[:2] == b"PK" and not _is_torch_archive(path):
-            raise InvalidInputError(said("archive-without-data-pkl", path, _KNOWN))
+            raise InvalidInputError(said("archive-without-data-pkl", path, said("known-checkpoints")))
         found = Checkpoint(path, "torch")
         from_tree(found, read_torch(path))
         name_states(found)
     else:
-        raise InvalidInputError(said("checkpoint-unknown-pack-scripts", path, _KNOWN))
+        raise InvalidInputError(said("checkpoint-unknown-pack-scripts", path, said("known-checkpoints")))
     if not (found.weights or found.optimizer or found.random):
         raise InvalidInputError(said("checkpoint-holds-no-tensor", path))
     return found

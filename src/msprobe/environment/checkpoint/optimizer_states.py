@@ -14,6 +14,7 @@ from typing import Any
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.copies import copies, place_in_file
 from msprobe.environment.checkpoint.tensors import HeldTensor, Replicas, Tensor
+from msprobe.messages import said
 
 Groups = dict[int, tuple[list[int], list[str]]]
 #: What a float32 copy of a parameter is called.
@@ -130,8 +131,10 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
     """Number -> parameter. Nothing where shapes do not say that the usual order is the one of this optimizer."""
     ordered = [groups[number] for number in sorted(groups)]
     if ordered and all(names and len(names) == len(numbers) for numbers, names in ordered):
-        told = {number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)}
-        return told if set(told.values()) <= set(weights) else {}
+        names_by_number = {
+            number: name for numbers, names in ordered for number, name in zip(numbers, names, strict=True)
+        }
+        return names_by_number if set(names_by_number.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
     sizes = [len(one) for one in subjects]
     parameters = _parameters(weights)
@@ -223,7 +226,7 @@ def on_common_terms(
         return *sides, [], []
     flat = [any("distributed.dp_group_idx_" in name for name in states) for states in sides]
     if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
-        return {}, {}, [], [_FLAT]
+        return {}, {}, [], [said("flat-buffers-not-compared")]
     steps = [_steps(states) for states in sides]
     told_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
     if all(steps) and any(told_once) and set(steps[0]) != set(steps[1]):
@@ -233,7 +236,7 @@ def on_common_terms(
     groups = [{match[1] for name in states if (match := _A_GROUP.match(name))} for states in sides]
     if first.format == second.format and (groups[0] == groups[1] or "Megatron" not in first.format):
         return *sides, [], []
-    notes = []
+    notes: list[str] = []
     settings = 0
     for states, others, weights in ((sides[0], sides[1], first.weights), (sides[1], sides[0], second.weights)):
         alone = [name for name in states if name not in others and name.rpartition(".")[0] not in weights]
@@ -241,19 +244,13 @@ def on_common_terms(
         if any(name.endswith("." + MASTER) for name in others):
             copies_alone = []
         elif copies_alone:
-            notes.append("float32 copies of weights, which the optimizer of one side alone has, are not compared")
+            notes.append(said("master-copies-not-compared"))
         settings += len(alone)
         for name in {*alone, *copies_alone}:
             del states[name]
     if settings:
-        notes.append(f"{settings} settings of the optimizer, which one side alone tells, are not compared")
+        notes.append(said("settings-of-one-optimizer", settings))
     return *sides, notes, []
-
-
-_FLAT = (
-    "the optimizer state of one side is flat buffers of its ranks (dp_reshardable), so it is compared with the same "
-    "layout alone"
-)
 
 
 def _ranks(found: Checkpoint) -> tuple[Any, ...]:

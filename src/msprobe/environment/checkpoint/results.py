@@ -13,7 +13,7 @@ from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
 from msprobe.environment.checkpoint.measuring import Measures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
-from msprobe.messages import said
+from msprobe.messages import Wording, joined, said, translated
 from msprobe.paths import check_output_file, make_folder, write_atomically
 
 _WORST = 20
@@ -61,16 +61,16 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
     first, second = row.shape
     same = first == second
     unread: Any = "error" if row.kind == "unreadable" else None
-    told: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "l2": unread if row.l2 is None else row.l2,
         "cos": unread if row.l2 is None else row.cosine,
         "numel": row.numel[0] if same else list(row.numel),
         "shape": list(first or ()) if same else [list(first or ()), list(second or ())],
     }
     if row.padded is not None:
-        told["padded"] = list(row.padded)
+        cells["padded"] = list(row.padded)
     if full:
-        told.update(
+        cells.update(
             kind=row.kind,
             max_abs=row.max_abs,
             max_rel=row.max_relative,
@@ -81,7 +81,7 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
             nan_count=list(row.nan_count),
             inf_count=list(row.inf_count),
         )
-    return told
+    return cells
 
 
 def summary(result: Comparison) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def table(result: Comparison) -> str:
         shapes = ["" if one is None else "x".join(map(str, one)) or "scalar" for one in row.shape]
         differ = " ".join(str(side + 1) for side in (0, 1) if row.replicas_differ[side])
         numbers = ["" if one is None else one for one in (row.l2, row.relative, row.cosine, row.max_abs, row.factor)]
-        told = [
+        cells = [
             row.kind,
             row.section,
             row.name,
@@ -137,7 +137,7 @@ def table(result: Comparison) -> str:
             *shapes,
             *(one or "" for one in row.dtype),
         ]
-        writer.writerow([number, *told, *numbers, differ, row.detail])
+        writer.writerow([number, *cells, *numbers, differ, row.detail])
     return out.getvalue()
 
 
@@ -146,30 +146,28 @@ def lines(result: Comparison) -> list[str]:
     one, two = result.first, result.second
     one_path, two_path = one.path, two.path
     weights = sum(1 for row in result.rows if row.section == "weights")
-    counted = f"{weights} weight{'' if weights == 1 else 's'}"
-    entries = f"{len(result.rows)} {'entry' if len(result.rows) == 1 else 'entries'} in all"
-    found = [f"{one.path} ({one.format}) and {two.path} ({two.format}): {counted}, {entries}"]
+    counted = said("one-weight") if weights == 1 else said("so-many-weights", weights)
+    entries = said("one-entry-in-all") if len(result.rows) == 1 else said("entries-in-all", len(result.rows))
+    found: list[str] = [said("checkpoints-compared", one.path, one.format, two.path, two.format, counted, entries)]
     counts = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
     covered = result.coverage
-    none = "No difference that matters" if covered.is_complete else "No difference in what was compared"
-    verdict = "They differ" if result.differs else none
-    found.append(" ".join(filter(None, (f"{verdict}: {counts}.", covered.sentence()))))
+    agree = "checkpoints-agree" if covered.is_complete else "checkpoints-agree-where-compared"
+    verdict = said("checkpoints-differ" if result.differs else agree, counts)
+    found.append(joined(" ", filter(None, (verdict, covered.sentence()))))
     bad = [row for row in result.rows if row.kind not in HARMLESS]
     for row in bad[:_SHOWN]:
         found.append("  " + _line(row))
     if len(bad) > _SHOWN:
-        found.append(f"  and {len(bad) - _SHOWN} more in the table")
+        found.append("  " + said("more-in-table", len(bad) - _SHOWN))
     for row in result.replicas[:_SHOWN]:
-        sides = " and ".join(
-            word for word, differs in zip(("first", "second"), row.replicas_differ, strict=True) if differs
-        )
+        one_side = "first-checkpoint" if row.replicas_differ[0] else "second-checkpoint"
+        sides = said("both-checkpoints" if all(row.replicas_differ) else one_side)
         files = ", ".join(_short(one, (one_path, two_path)) for one in row.differing_files[:_FILES])
-        more = f" and {len(row.differing_files) - _FILES} more" if len(row.differing_files) > _FILES else ""
-        found.append(
-            f"  copies differ between ranks of the {sides}: {row.name} (not as in the first rank: {files}{more})"
-        )
-    found += [f"  note: {note}" for note in result.notes[:_SHOWN]]
-    return ["".join(letter if letter.isprintable() else "_" for letter in text[:_LONGEST]) for text in found]
+        more = said("and-more", len(row.differing_files) - _FILES) if len(row.differing_files) > _FILES else ""
+        found.append("  " + said("copies-differ-between-ranks", sides, row.name, files + more))
+    found += ["  " + said("note-before", note) for note in result.notes[:_SHOWN]]
+    shown = (translated(text)[:_LONGEST] for text in found)
+    return ["".join(letter if letter.isprintable() else "_" for letter in text) for text in shown]
 
 
 def _short(file: str, folders: tuple[str, ...]) -> str:
@@ -181,13 +179,12 @@ def _short(file: str, folders: tuple[str, ...]) -> str:
 def _line(row: Measures) -> str:
     where = row.name if row.section == "weights" else f"{row.section}: {row.name}"
     if row.kind == "missing":
-        return f"missing in the second: {where}"
+        return said("missing-in-second", where)
     if row.kind == "extra":
-        return f"extra in the second: {where}"
-    numbers = []
+        return said("extra-in-second", where)
+    details: list[str] = [row.detail] if row.detail else []
     if row.relative is not None and row.kind not in ("stale",):
-        numbers.append(f"relative l2 {row.relative:.3g}")
+        details.append(f"relative l2 {row.relative:.3g}")
     if row.cosine is not None and row.kind == "changed":
-        numbers.append(f"cosine {row.cosine:.6g}")
-    told = ", ".join([row.detail] * bool(row.detail) + numbers)
-    return f"{row.kind}: {where}" + (f" ({told})" if told else "")
+        details.append(f"cosine {row.cosine:.6g}")
+    return Wording("{}: {}{}", row.kind, where, Wording(" ({})", joined(", ", details)) if details else "")

@@ -43,20 +43,20 @@ def read_zarr(folder: str) -> dict[str, Tensor]:
 
 
 def _tensor(folder: str) -> Tensor:
-    told = parse_json(small_file(os.path.join(folder, ".zarray")), f"{folder}/.zarray")
-    if not isinstance(told, dict) or told.get("zarr_format") != 2 or told.get("order", "C") != "C":
+    header = parse_json(small_file(os.path.join(folder, ".zarray")), f"{folder}/.zarray")
+    if not isinstance(header, dict) or header.get("zarr_format") != 2 or header.get("order", "C") != "C":
         raise InvalidInputError(said("zarr-form", folder))
-    if told.get("compressor") is not None or told.get("filters"):
+    if header.get("compressor") is not None or header.get("filters"):
         raise InvalidInputError(said("zarr-compressed", folder))
-    shape, chunks = _sizes(folder, told.get("shape")), _sizes(folder, told.get("chunks"))
-    dtype = str(told.get("dtype"))
+    shape, chunks = _sizes(folder, header.get("shape")), _sizes(folder, header.get("chunks"))
+    dtype = str(header.get("dtype"))
     kind = _TYPES.get(dtype.lstrip("<>|"))
     if kind is None or len(shape) != len(chunks) or 0 in chunks:
         raise InvalidInputError(said("zarr-does-not-fit", folder, dtype[:40], shape, chunks))
     counts = [-(-length // size) for length, size in zip(shape, chunks, strict=True)]
     if prod(counts) > _MOST_CHUNKS:
         raise InvalidInputError(said("zarr-too-many-chunks", folder, prod(counts)))
-    between = "/" if told.get("dimension_separator") == "/" else "."
+    between = "/" if header.get("dimension_separator") == "/" else "."
     nbytes = prod(chunks) * ELEMENT_TYPES[kind].bytes
     pieces = []
     for at in itertools.product(*map(range, counts)):
@@ -70,7 +70,11 @@ def _tensor(folder: str) -> Tensor:
     return Pieces(tuple(shape), kind, tuple(pieces))
 
 
-def _sizes(folder: str, told: Any) -> list[int]:
-    if not isinstance(told, list) or len(told) > 32 or not all(type(one) is int and 0 <= one < 1 << 62 for one in told):
+def _sizes(folder: str, header: Any) -> list[int]:
+    if (
+        not isinstance(header, list)
+        or len(header) > 32
+        or not all(type(one) is int and 0 <= one < 1 << 62 for one in header)
+    ):
         raise InvalidInputError(said("zarr-shape-is-no-list", folder))
-    return told
+    return header

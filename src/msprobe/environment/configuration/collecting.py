@@ -39,8 +39,8 @@ def contents(entries: Mapping[str, bytes]) -> list[str]:
     """What entries hold, in words: ``70 environment variables (3 hidden)``."""
     variables = json.loads(entries[ENVIRONMENT])
     hidden = sum("***" in value for value in variables.values())
-    told = [f"{len(variables)} environment variables" + (f" ({hidden} hidden)" if hidden else "")]
-    told.append(f"{entries[PACKAGES].count(chr(10).encode())} versions")
+    counted = [f"{len(variables)} environment variables" + (f" ({hidden} hidden)" if hidden else "")]
+    counted.append(f"{entries[PACKAGES].count(chr(10).encode())} versions")
     if STATIC in entries:
-        told.append(f"{len(json.loads(entries[STATIC]))} hyper-parameters")
-    return told
+        counted.append(f"{len(json.loads(entries[STATIC]))} hyper-parameters")
+    return counted

@@ -24,9 +24,7 @@ from msprobe.paths import StrPath
 #: In the order of the sheets of 8.1.1; the last is ours.
 PARTS = ("env", "pip", "dataset", "weights", "hyperparameters", "random", "random_state")
 _DYNAMIC = ("dataset", "weights", "random")
-_HINTS = ("give -d the launch script and settings files", "ConfigChecker in the training script collects them")
 _INFORMATIVE = ("random", "random_state")
-_OPTIMIZER = NotRead("the optimizer", "no pack holds its settings and states; checkpoints do")
 _SEEDS = re.compile(r"(?:^|[\W_])seed", re.IGNORECASE)
 _STARTS = re.compile(r"(?:^|[\W_])init", re.IGNORECASE)
 _DATA = re.compile(r"(?:^|[\W_])(?:shuffle|datasets?|data)(?:$|[\W_])", re.IGNORECASE)
@@ -99,9 +97,11 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
             result.parts.append(_missing(name, "cmp" if present[0] else "bench"))
     neither = [name for name in (*_DYNAMIC, "hyperparameters") if not bench.has(name) and not cmp.has(name)]
     if neither:
-        result.notes.append(f"{', '.join(neither)}: in neither pack, so not compared; {_HINTS[neither[0] in _DYNAMIC]}")
-    not_read = [NotRead(", ".join(neither), "in neither pack")] if neither else []
-    result.coverage = Coverage({one.name: 1 for one in result.parts}, (*not_read, _OPTIMIZER))
+        hint = said("collect-in-training") if neither[0] in _DYNAMIC else said("give-launch-script")
+        result.notes.append(said("packs-lack", ", ".join(neither), hint))
+    not_read = [NotRead(", ".join(neither), said("in-neither-pack"))] if neither else []
+    optimizer = NotRead(said("the-optimizer"), said("optimizer-not-in-packs"))
+    result.coverage = Coverage({one.name: 1 for one in result.parts}, (*not_read, optimizer))
     result.notes += [note for part in result.parts for note in part.notes]
     found = [finding for part in result.parts for finding in part.findings]
     result.findings = sorted(_weighed(found, result), key=lambda one: (-one.weight, one.level, one.part, one.name))
@@ -111,9 +111,9 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Compa
 def _missing(name: str, side: str) -> DifferenceSheet:
     """What one pack alone has cannot be called equal."""
     part = DifferenceSheet(name, (), missing_in="cmp" if side == "cmp" else "bench")
-    told = ("collected", "missing") if side == "cmp" else ("missing", "collected")
+    sides = ("collected", "missing") if side == "cmp" else ("missing", "collected")
     level: Level = "warning" if name in _INFORMATIVE else "error"
-    part.add(Finding(name, level, "the whole part", *told, f"collect it for {side}, too", 48))
+    part.add(Finding(name, level, said("whole-part"), *sides, said("collect-for-side", side), 48))
     return part
 
 
@@ -127,11 +127,11 @@ def _weighed(found: list[Finding], result: Comparison) -> list[Finding]:
     for one in found:
         is_setting = one.part in ("hyperparameters", "random_state")
         if is_setting and _SEEDS.search(one.name) and other_weights:
-            one = replace(one, weight=98, why=f"{one.why}; it may explain the other start weights")
+            one = replace(one, weight=98, why=said("may-explain-start-weights", one.why))
         elif is_setting and weights and (_STARTS.search(one.name) or (data and _SEEDS.search(one.name))):
-            one = replace(one, weight=one.weight - _LESS, why=f"{one.why}; but both start with the same weights")
+            one = replace(one, weight=one.weight - _LESS, why=said("but-start-weights-agree", one.why))
         elif is_setting and data and _DATA.search(one.name):
-            one = replace(one, weight=one.weight - _LESS, why=f"{one.why}; but the first inputs are equal")
+            one = replace(one, weight=one.weight - _LESS, why=said("but-first-inputs-agree", one.why))
         weighed.append(one)
     return weighed
 
@@ -144,8 +144,8 @@ def _environment(bench: Pack, cmp: Pack, options: Options) -> DifferenceSheet:
         found = pack.environment()
         if not pack.is_ours and found.items() >= _SET_BY_8_1_1.items():
             found = {name: value for name, value in found.items() if name not in _SET_BY_8_1_1}
-            names = " and ".join(_SET_BY_8_1_1)
-            notes.append(f'"{pack.path}": the command of 8.1.1 sets {names} itself; they are left out')
+            names = ", ".join(_SET_BY_8_1_1)
+            notes.append(said("set-by-published-command", pack.path, names))
         sides.append(found)
     part = environment_variables.compare(sides[0], sides[1], table)
     part.notes += notes

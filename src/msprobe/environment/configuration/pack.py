@@ -207,10 +207,10 @@ class PackWriter:
 
 
 def _is_of_this_run(entry: zipfile.ZipInfo, begun: int) -> bool:
-    told = _OURS.fullmatch(entry.comment.decode("ascii", "replace"))
-    if told is None:
+    matched = _OURS.fullmatch(entry.comment.decode("ascii", "replace"))
+    if matched is None:
         return False
-    written, process = int(told[1]), int(told[2])
+    written, process = int(matched[1]), int(matched[2])
     if begun:
         return written >= begun
     return written >= process_start_ns() and process != os.getpid()
@@ -291,18 +291,18 @@ class Pack:
         """The entries of a part by step and rank, in this order."""
         found = {}
         for name in self._found:
-            told = _PLACE.match(name)
-            if told and told[1] == part:
-                found[PackPlace(int(told[2]), int(told[3]))] = name
+            matched = _PLACE.match(name)
+            if matched and matched[1] == part:
+                found[PackPlace(int(matched[2]), int(matched[3]))] = name
         return dict(sorted(found.items()))
 
     def ranks(self, part: RankPart) -> dict[int, str]:
         """The entries of a part by rank."""
         found = {}
         for name in self._found:
-            told = _RANK.fullmatch(name)
-            if told and told[1] == part:
-                found[int(told[2])] = name
+            matched = _RANK.fullmatch(name)
+            if matched and matched[1] == part:
+                found[int(matched[2])] = name
         return dict(sorted(found.items()))
 
     def json(self, name: str) -> dict[str, Any]:

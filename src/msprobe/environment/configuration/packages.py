@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlparse
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import both
 
 HEADER = ("package", "bench version", "cmp version", "level")
 COMMIT = "@commit"
@@ -85,11 +86,11 @@ def as_text(packages: Mapping[str, str]) -> bytes:
 
 def _commit_of(distribution: importlib.metadata.Distribution) -> str:
     text = distribution.read_text("direct_url.json")
-    told = json.loads(text) if text else {}
-    commit = told.get("vcs_info", {}).get("commit_id")
+    content = json.loads(text) if text else {}
+    commit = content.get("vcs_info", {}).get("commit_id")
     if commit:
         return str(commit)[:40]
-    address = urlparse(str(told.get("url", "")))
+    address = urlparse(str(content.get("url", "")))
     return git_commit(unquote(address.path)) if address.scheme == "file" else ""
 
 
@@ -124,8 +125,8 @@ def _system(environ: Mapping[str, str], root: str) -> Iterator[tuple[str, str]]:
     yield "cpu", _field(_text(os.path.join(root, "proc/cpuinfo")), "model name")
     cuda = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or os.path.join(root, "usr/local/cuda")
     with contextlib.suppress(ValueError, AttributeError):
-        told = json.loads(_text(os.path.join(cuda, "version.json")) or "{}")
-        yield "cuda", str(told.get("cuda", {}).get("version", ""))
+        content = json.loads(_text(os.path.join(cuda, "version.json")) or "{}")
+        yield "cuda", str(content.get("cuda", {}).get("version", ""))
     yield "nvidia-driver", _version(_text(os.path.join(root, "proc/driver/nvidia/version")))
     models = sorted(
         _field(_text(path), "Model") for path in glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))
@@ -215,12 +216,12 @@ def _minor(version: str | None) -> list[str]:
 
 def _why(name: str) -> str:
     if name.endswith(COMMIT):
-        return "other source code"
+        return both("different source code", "源代码不同")
     if name.startswith(SYSTEM):
-        return "what everything runs on: kernels and rounding may differ"
+        return both("what everything runs on: kernels and rounding may differ", "一切运行的基础：kernel 与舍入可能不同")
     if _NVIDIA.fullmatch(name):
-        return "which kernels are used: rounding may differ"
-    return "other code: defaults, kernels and rounding may differ"
+        return both("which kernels are used: rounding may differ", "使用哪些 kernel：舍入可能不同")
+    return both("different code: defaults, kernels and rounding may differ", "代码不同：默认值、kernel 与舍入可能不同")
 
 
 def _weight(name: str, level: Level) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
 from msprobe.environment.configuration.pack import Pack
+from msprobe.messages import both, said
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
 STATE_HEADER = ("rank", "what", "name", "bench", "cmp", "level")
@@ -20,9 +21,13 @@ _MOST_LINE = 400
 _FRAME = re.compile(r"File (?P<file>.*?), line \d+, in (?P<function>[^,\n]*)(?:, *(?P<code>.*))?", re.DOTALL)
 _SHOWN = 3
 _STATES = (
-    ("seeds", "other initial weights, data order and dropout masks", 92),
-    ("dropout", "other elements are dropped", 88),
-    ("states", "the generators do not give the same numbers", 62),
+    (
+        "seeds",
+        both("initial weights, data order and dropout masks differ", "初始权重、数据次序与 dropout mask 不同"),
+        92,
+    ),
+    ("dropout", both("different elements are dropped", "dropout 丢弃的元素不同"), 88),
+    ("states", both("the generators do not give the same numbers", "生成器产生的随机数不同"), 62),
 )
 _OF_PYTHON = (" python", " numpy")
 _LESS = 30
@@ -37,9 +42,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     ranks = bench.ranks("random"), cmp.ranks("random")
     only = {*ranks[0]} ^ {*ranks[1]}
     if only and {*ranks[0]} & {*ranks[1]}:
-        part.notes.append(
-            f"random: ranks {', '.join(map(str, sorted(only)[:20]))} are in one pack alone and not compared"
-        )
+        part.notes.append(said("ranks-in-one-pack", "random", ", ".join(map(str, sorted(only)[:20]))))
     for rank in sorted({*ranks[0]} & {*ranks[1]}):
         one, two = bench.json(ranks[0][rank]), cmp.json(ranks[1][rank])
         for function in dict.fromkeys((*one, *two)):
@@ -50,7 +53,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
         functions = list(dict.fromkeys(row[0] for row in bad))
         shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
         first, second = (f"{sum(row[column] for row in bad)} times" for column in (4, 5))
-        why = "other random numbers are drawn before the first forward pass"
+        why = said("random-numbers-drawn-before")
         part.add(Finding("random", "error", shown, first, second, why, 60))
     return part
 
@@ -88,9 +91,9 @@ def _rows(function: str, rank: int, bench: list[Stack], cmp: list[Stack]) -> Ite
         yield function, rank, NO_STACK, text, 0, count, False
 
 
-def _stacks(told: Any) -> list[Stack]:
+def _stacks(recorded: Any) -> list[Stack]:
     found: list[Stack] = []
-    for one in told if isinstance(told, list) else []:
+    for one in recorded if isinstance(recorded, list) else []:
         if isinstance(one, dict):
             lines = one.get("stack")
             frames = [str(line) for line in lines] if isinstance(lines, list) else [str(lines)]
@@ -100,10 +103,14 @@ def _stacks(told: Any) -> list[Stack]:
 
 
 def _frame(line: str) -> Frame:
-    told = _FRAME.match(line)
-    if told is None:
+    recorded = _FRAME.match(line)
+    if recorded is None:
         return "", "", line.strip()[:_MOST_LINE]
-    return os.path.basename(told["file"]), told["function"].strip(), (told["code"] or "").strip()[:_MOST_LINE]
+    return (
+        os.path.basename(recorded["file"]),
+        recorded["function"].strip(),
+        (recorded["code"] or "").strip()[:_MOST_LINE],
+    )
 
 
 def _match(one: Sequence[Frame], two: Sequence[Frame]) -> bool:
@@ -133,7 +140,7 @@ def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
     part.differing = len(part.rows)
     for what, why, weight in _STATES:
         _find(part, what, "error", why, weight)
-        _find(part, what, "warning", f"{why}, if they are asked for any", weight - _LESS)
+        _find(part, what, "warning", said("if-any-are-drawn", why), weight - _LESS)
     return part
 
 
@@ -145,14 +152,14 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
         part.add(Finding(part.name, level, f"{name}{more}", short(first), short(second), why, weight))
 
 
-def _flat(told: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
+def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
     found: dict[tuple[str, str], Any] = {}
-    seeds = told.get("seeds")
+    seeds = recorded.get("seeds")
     for number, seed in enumerate(seeds if isinstance(seeds, list) else []):
         name, value = seed if isinstance(seed, list) and len(seed) == 2 else ("seed", seed)
         found["seeds", f"{name} (call {number + 1})"] = value
     for what in ("states", "dropout"):
-        for name, value in told[what].items() if isinstance(told.get(what), dict) else ():
+        for name, value in recorded[what].items() if isinstance(recorded.get(what), dict) else ():
             for key, inner in value.items() if isinstance(value, dict) else (("", value),):
                 place = f"micro-step {name} {key}" if what == "states" else f"{name} {key}"
                 found[what, place.strip()] = inner

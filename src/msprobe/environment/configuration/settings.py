@@ -8,18 +8,19 @@ from msprobe.environment.configuration.differences import DifferenceSheet, Findi
 from msprobe.environment.configuration.pack import Pack
 from msprobe.environment.hyperparameters import comparison
 from msprobe.environment.hyperparameters.effects import Effect
+from msprobe.messages import both, said
 
 HEADER = ("file_name", "bench_para", "cmp_para", "bench_value", "cmp_value", "matched_with", "level")
 _WEIGHTS: dict[Effect, int] = {
     "first step": 90, "later steps": 80, "rounding": 55, "unknown": 50, "speed": 20, "output": 5,
 }  # fmt: skip
 _WHY: dict[Effect, str] = {
-    "first step": "changes the numbers from the first step on",
-    "later steps": "changes the numbers once weights are updated",
-    "unknown": "what it changes is not known",
-    "rounding": "changes the last digits",
-    "speed": "changes how long a step takes",
-    "output": "changes what is written, and where",
+    "first step": both("changes the numbers from the first step on", "从第一个 step 起改变数值"),
+    "later steps": both("changes the numbers once weights are updated", "权重更新后改变数值"),
+    "unknown": both("what it changes is not known", "影响未知"),
+    "rounding": both("changes the last digits", "改变末位"),
+    "speed": both("changes how long a step takes", "改变一个 step 的耗时"),
+    "output": both("changes what is written, and where", "改变写什么、写到哪里"),
 }
 _ALONE = 15
 
@@ -31,13 +32,9 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     for file in sorted({*first, *second}):
         if file not in first or file not in second:
             side = "cmp" if file in first else "bench"
-            part.notes.append(f"{file} is not in {side}, so it is not compared")
+            part.notes.append(said("file-in-one-pack", file, side))
             if not {*first} & {*second}:
-                part.add(
-                    Finding(
-                        part.name, "error", file, "", "", "the packs have no file of hyper-parameters in common", 45
-                    )
-                )
+                part.add(Finding(part.name, "error", file, "", "", said("no-hyperparameters-in-common"), 45))
             continue
         for row in comparison.compare(first[file], second[file]):
             part.rows.append(tuple(map(_cell, row.cells(file))))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
 from msprobe.environment.configuration.pack import Pack, PackPlace, digests_entry
+from msprobe.messages import said
 
 KEYS = ("max", "min", "mean", "norm")
 ONLY_BENCH, ONLY_CMP = "only bench have", "only cmp have"
@@ -35,10 +36,12 @@ def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0
     common = steps[0] & steps[1]
     for side, own in (("bench", steps[0] - common), ("cmp", steps[1] - common)):
         if own:
-            part.notes.append(f"{name}: micro-steps {_ranges(own)} are in {side} alone and not compared")
+            part.notes.append(said("micro-steps-in-one-pack", name, _ranges(own), side))
     if not common:
         part.add(
-            Finding(name, "error", "micro-steps", _ranges(steps[0]), _ranges(steps[1]), "no step is in both packs", 90)
+            Finding(
+                name, "error", "micro-steps", _ranges(steps[0]), _ranges(steps[1]), said("no-step-in-both-packs"), 90
+            )
         )
         return part
     part.header = (*part.header, DIGESTS) if bench.has("digests") and cmp.has("digests") else part.header
@@ -141,24 +144,27 @@ def _find(
     alone = [[place.rank for place in at_first if place not in other] for other in (places[1], places[0])]
     names = list(dict.fromkeys(name for names in at_first.values() for name in names))
     total = len({row[2] for row in part.rows if row[0] == step})
-    what = "weights" if part.name == "weights" else "inputs"
-    text = f"{len(names)} of {total} {what} at micro-step {step}"
-    ranks = f" on {_on_ranks({place.rank for place in at_first})}"
+    what = said("weights-in-count") if part.name == "weights" else said("inputs-in-count")
+    ranks = said(
+        "on-rank" if len({place.rank for place in at_first}) == 1 else "on-ranks",
+        _ranges({place.rank for place in at_first}),
+    )
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     if part.name == "dataset":
-        why, weight = "the two trainings see other data", 95
+        why, weight = said("data-of-trainings-differ"), 95
     elif step == begin:
-        why, weight = "the two trainings begin with other weights", 97
+        why, weight = said("start-weights-differ"), 97
     else:
-        why, weight = f"the weights are equal until micro-step {step}: an update differs", 70
+        why, weight = said("an-update-differs", step), 70
     if alone[0] or alone[1]:
-        why = "some ranks are in one pack alone"
-    left, right = (f"only here: {_on_ranks(set(own))}" if own else "" for own in alone)
-    part.add(Finding(part.name, "error", f"{text}{ranks}: {short(shown, 200)}", left, right, why, weight))
+        why = said("some-ranks-in-one-pack")
+    here, there = (said("only-on-these-ranks", _on_ranks(set(own))) if own else "" for own in alone)
+    text = said("inputs-or-weights-at-step", len(names), total, what, step, ranks, short(shown, 200))
+    part.add(Finding(part.name, "error", text, here, there, why, weight))
 
 
 def _on_ranks(ranks: set[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {_ranges(ranks)}"
+    return said("rank-numbers" if len(ranks) > 1 else "rank", _ranges(ranks))
 
 
 def _ranges(numbers: set[int]) -> str:

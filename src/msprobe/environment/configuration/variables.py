@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msprobe.environment.hyperparameters.effects import EFFECTS, Effect
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import Wording, both, joined, said
 
 Level = Literal["error", "warning", "info"]
 DeviceKind = Literal["npu", "gpu"]
@@ -50,25 +50,31 @@ def _same(level: Level, effect: Effect, why: str, *names: str) -> tuple[Variable
     )
 
 
-_ORDER = "the order in which ranks are summed up, and so the last digits"
-_DETERMINISM = "whether a second run gives the same digits"
-_ATTENTION = "which kernel computes attention"
-_PRECISION = "how many digits matrix products keep"
-_COMPILER = "whether operators are fused, and so rounded in other places"
-_THREADS = "how sums on the CPU are split, and so their last digits"
-_OVERFLOW = "whether an overflow becomes an infinity or the largest number"
-_TIME = "how long a step takes, not what it computes"
+_ORDER = both("the order in which ranks are summed up, and so the last digits", "各 rank 求和的次序，影响末位")
+_DETERMINISM = both("whether a second run gives the same digits", "重复运行的结果是否逐位相同")
+_ATTENTION = both("which kernel computes attention", "由哪个 kernel 计算注意力")
+_PRECISION = both("how many digits matrix products keep", "矩阵乘保留的精度")
+_COMPILER = both("whether operators are fused, and so where they round", "算子是否融合，因而在何处舍入")
+_THREADS = both("how sums on the CPU are split, and so their last digits", "CPU 上求和如何拆分，影响末位")
+_OVERFLOW = both("whether an overflow becomes an infinity or the largest number", "溢出变为无穷还是最大值")
+_TIME = both("how long a step takes, not what it computes", "一个 step 的耗时，不影响结果")
+_LINKS = both("how ranks of a machine are connected", "同一机器的 rank 之间如何连接")
+_RANKS = both("how many ranks share the work", "多少个 rank 分担工作")
+_SETS = both("the order of sets, and of all that is made of them", "集合的次序，以及由其得到的一切的次序")
+_BLAS = both("which library or kernel multiplies matrices", "由哪个库或 kernel 做矩阵乘")
+_OVERLAP = both("whether kernels overlap", "kernel 是否重叠执行")
+_DEVICES = both("which devices", "使用哪些设备")
 
 TABLE: tuple[Variable, ...] = (
     Variable("HCCL_DETERMINISTIC", "NCCL_DETERMINISTIC", "False", "False", "error", "rounding", _DETERMINISM),
     Variable("HCCL_ALGO", "NCCL_ALGO", UNSET, UNSET, "error", "rounding", _ORDER),
-    Variable("HCCL_INTRA_ROCE_ENABLE", None, "0", UNSET, "error", "rounding", "how ranks of a machine are connected"),
-    Variable("HCCL_INTRA_PCIE_ENABLE", None, "1", UNSET, "error", "rounding", "how ranks of a machine are connected"),
-    Variable("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "0", "0", "error", "speed", "whether kernels overlap"),
-    Variable("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", UNSET, UNSET, "error", "speed", "which devices"),
+    Variable("HCCL_INTRA_ROCE_ENABLE", None, "0", UNSET, "error", "rounding", _LINKS),
+    Variable("HCCL_INTRA_PCIE_ENABLE", None, "1", UNSET, "error", "rounding", _LINKS),
+    Variable("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "0", "0", "error", "speed", _OVERLAP),
+    Variable("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", UNSET, UNSET, "error", "speed", _DEVICES),
     Variable("PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", UNSET, UNSET, "warning", "speed", _TIME),
-    *_same("error", "later steps", "how many ranks share the work", "WORLD_SIZE=1"),
-    *_same("error", "first step", "the order of sets, and of all that is made of them", "PYTHONHASHSEED"),
+    *_same("error", "later steps", _RANKS, "WORLD_SIZE=1"),
+    *_same("error", "first step", _SETS, "PYTHONHASHSEED"),
     *_same(
         "error", "first step", _OVERFLOW,
         "INF_NAN_MODE_ENABLE=1", "INF_NAN_MODE_FORCE_DISABLE=0", "MS_ASCEND_CHECK_OVERFLOW_MODE",
@@ -95,7 +101,7 @@ TABLE: tuple[Variable, ...] = (
         "HCCL_OP_EXPANSION_MODE", "HCCL_INTRA_COMM_ENABLE",
     ),
     *_same(
-        "warning", "rounding", "which library or kernel multiplies matrices",
+        "warning", "rounding", _BLAS,
         "TORCH_BLAS_PREFER_CUBLASLT=0", "TORCH_CUDNN_V8_API_DISABLED=0", "TORCH_CUDNN_USE_HEURISTIC_MODE_B=0",
         "VLLM_ASCEND_ENABLE_NZ=0", "MS_ENABLE_INTERNAL_BOOST", "MS_INTERNAL_DISABLE_CUSTOM_KERNEL_LIST",
         "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
@@ -130,27 +136,27 @@ def extended(path: str) -> tuple[Variable, ...]:
     from msprobe.config.yaml_source import read_yaml
 
     source = read_yaml(path, "table of variables")
-    told = source.document.value
-    if not isinstance(told, dict) or not told:
+    content = source.document.value
+    if not isinstance(content, dict) or not content:
         raise InvalidInputError(said("variables-file-form", path))
     mistakes: list[str] = []
-    own = [_variable(name, value, mistakes) for name, value in told.items()]
+    own = [_variable(name, value, mistakes) for name, value in content.items()]
     if mistakes:
-        raise InvalidInputError(f'"{path}": {"; ".join(mistakes)}.')
+        raise InvalidInputError(Wording('"{}": {}.', path, joined("; ", mistakes)))
     names = {name for one in own for name in (one.npu, one.gpu)}
     return (*own, *(one for one in TABLE if not {one.npu, one.gpu} & names))
 
 
-def _variable(name: str, told: Any, mistakes: list[str]) -> Variable:
-    fields: Mapping[str, Any] = told if isinstance(told, dict) else {"level": told}
+def _variable(name: str, given: Any, mistakes: list[str]) -> Variable:
+    fields: Mapping[str, Any] = given if isinstance(given, dict) else {"level": given}
     unknown = [field for field in fields if field not in _FIELDS]
     if unknown:
-        mistakes.append(f"{name}.{unknown[0]} is not known; known are {', '.join(_FIELDS)}")
+        mistakes.append(said("variables-field-unknown", name, unknown[0], ", ".join(_FIELDS)))
     level, effect = fields.get("level", "error"), fields.get("effect", "unknown")
     if level not in LEVELS:
-        mistakes.append(f"{name}: the level must be one of {', '.join(LEVELS)}, found {level!r}")
+        mistakes.append(said("variables-level-wrong", name, ", ".join(LEVELS), repr(level)))
     if effect not in EFFECTS:
-        mistakes.append(f"{name}.effect must be one of {', '.join(EFFECTS)}, found {effect!r}")
+        mistakes.append(said("variables-effect-wrong", name, ", ".join(EFFECTS), repr(effect)))
     default, why = (fields.get(key) for key in ("default", "why"))
     text = UNSET if default is None else str(default)
     other = str(fields.get("npu") or name)

@@ -65,13 +65,13 @@ class _Composer:
         """An entry ``group: option``, with ``optional`` before it and ``@package`` behind it."""
         key, options = next(iter(entry.items()))
         words = str(key).split() or [""]
-        name, _, told = words[-1].partition("@")
+        name, _, package_name = words[-1].partition("@")
         if options is None or "override" in words or name.lstrip("/").startswith("hydra/"):
             return
         inner = name.strip("/") if name.startswith("/") else os.path.join(group, name)
         place = _parts(inner) if name.startswith("/") else (*package, *_parts(name))
-        if told:
-            place = () if told == "_global_" else (*package, *_parts(told))
+        if package_name:
+            place = () if package_name == "_global_" else (*package, *_parts(package_name))
         for option in options if isinstance(options, list) else [options]:
             self.put_option(inner, str(option), place, path, depth, "optional" in words)
 
@@ -88,7 +88,7 @@ class _Composer:
                 package = () if header == "_global_" else _parts(group if header == "_group_" else header)
             self.put_file(name, group, package, depth + 1)
         elif not is_optional:
-            self.notes.append(f'"{path}" is named by "{told_by}" and was not found')
+            self.notes.append(said("hydra-file-missing", path, told_by))
 
 
 def _parts(package: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msprobe.environment.hyperparameters.shell.expansion import UNSET, plain
 from msprobe.environment.hyperparameters.shell.script import Called, Followed
+from msprobe.messages import Wording, said
 
 #: Programs that start trainings: what follows their script (or their name) are its arguments.
 _LAUNCHERS = frozenset(
@@ -70,11 +71,11 @@ def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) ->
                 known.append(value)
         notes += _files_named(called, values, own, read)
     if not trainings:
-        notes.append("no command was found that starts a training with options")
+        notes.append(said("no-training-command"))
     for name, text in followed.exported.items():
         if _EXPORTED.match(name):
             found[f"env.{name}"] = [text]
-    return found, [f"{os.path.basename(path)}: {note}" for note in dict.fromkeys(notes)]
+    return found, [Wording("{}: {}", os.path.basename(path), note) for note in dict.fromkeys(notes)]
 
 
 def _trainings(called: Iterable[Called]) -> list[tuple[Called, tuple[list[str], list[str]]]]:
@@ -210,8 +211,4 @@ def _files_named(called: Called, values: dict[str, Any], own: Sequence[str], rea
         word for word in own if not _is_option(word)
     ]
     files = dict.fromkeys(plain(text) for text in texts if text.endswith(_SETTINGS) and not _HYDRA.fullmatch(text))
-    return [
-        f'line {called.line}: "{name}" is named; give this file, too, if it holds settings'
-        for name in files
-        if os.path.basename(name) not in read
-    ]
+    return [said("give-named-file", called.line, name) for name in files if os.path.basename(name) not in read]

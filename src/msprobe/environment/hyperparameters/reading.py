@@ -26,7 +26,6 @@ _ARGUMENTS = ("args", "hyper_parameters", "hparams", "config", "cfg", "arguments
 _MOST_SCRIPT_BYTES = 1 << 20
 _RANK_FOLDER = re.compile(r"mp_rank_\d+(_\d+)*$")
 _RANK_FILES = ("model_optim_rng.pt", "model_rng.pt")
-_IN_FOLDERS = "training_args.bin, trainer_state.json, .hydra/config.yaml, config.yaml, or a checkpoint of Megatron"
 
 
 class UnknownSourceError(InvalidInputError, ValueError):
@@ -69,7 +68,7 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
     problems: list[MsprobeError] = []
     for path in given:
         if not os.path.exists(path):
-            sources.notes.append(f'"{path}" does not exist and is left out')
+            sources.notes.append(said("source-does-not-exist", path))
             continue
         try:
             found, notes = _folder(path) if os.path.isdir(path) else _file(path, given)
@@ -176,7 +175,7 @@ def _folder(path: str) -> Read:
     there = there or [file for file in candidates if os.path.isfile(file)][:1]
     there = there or _rank_file(path)
     if not there:
-        raise InvalidInputError(said("folder-without-settings", path, _IN_FOLDERS))
+        raise InvalidInputError(said("folder-without-settings", path, said("known-sources-in-folder")))
     return _file(there[0])
 
 

@@ -42,7 +42,7 @@ def single(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [single(one) for one in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1024:
-        return "a number of more than 1024 bits"
+        return said("number-of-too-many-bits")
     return value if isinstance(value, _SCALARS) or value == {} else str(value)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe.errors import InvalidInputError
+from msprobe.messages import Wording, joined, said
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 _ORDER = re.compile(r"[a-z-]+")
@@ -33,20 +34,20 @@ class Layout:
             if value is None and name == "vpp":
                 value = 1
             if value is None:
-                mistakes.append(f"{name} is required")
+                mistakes.append(said("layout-field-required", name))
             elif type(value) is not int or value < 1:
-                mistakes.append(f"{name} must be a whole number above 0, found {value!r}")
+                mistakes.append(said("layout-number-wrong", name, repr(value)))
             else:
                 sizes[name] = value
         order = fields.get("order") or DEFAULT_ORDER
         if not isinstance(order, str) or not _ORDER.fullmatch(order):
-            mistakes.append(f"order must be of lower-case words with hyphens, as {DEFAULT_ORDER!r}, found {order!r}")
+            mistakes.append(said("layout-order-form", repr(DEFAULT_ORDER), repr(order)))
         elif not {"tp", "pp"} <= set(order.split("-")):
-            mistakes.append(f"order must name tp and pp, found {order!r}")
+            mistakes.append(said("layout-order-names", repr(order)))
         if not mistakes:
             mistakes = _misfits(**sizes)
         if mistakes:
-            raise InvalidInputError(f"{where}: {'; '.join(mistakes)}.")
+            raise InvalidInputError(Wording("{}: {}.", where, joined("; ", mistakes)))
         return Layout(order=order, **sizes)
 
     @property
@@ -75,16 +76,16 @@ class Layout:
 
 
 def _misfits(rank_size: int, tp: int, pp: int, vpp: int) -> list[str]:
-    found = []
+    found: list[str] = []
     for name, size in (("tp", tp), ("pp", pp)):
         if size > rank_size:
-            found.append(f"{name} {size} is larger than rank_size {rank_size}")
+            found.append(said("larger-than-rank-size", name, size, rank_size))
         elif rank_size % size:
-            found.append(f"rank_size {rank_size} is no multiple of {name} {size}")
+            found.append(said("no-multiple-of", rank_size, name, size))
     if not found and tp * pp > rank_size:
-        found.append(f"tp {tp} times pp {pp} is larger than rank_size {rank_size}")
+        found.append(said("tp-times-pp-too-large", tp, pp, rank_size))
     if not found and rank_size % (tp * pp):
-        found.append(f"rank_size {rank_size} is no multiple of tp {tp} times pp {pp}")
+        found.append(said("tp-times-pp-no-divisor", rank_size, tp, pp))
     if vpp > 1 and pp == 1:
-        found.append("vpp above 1 needs pp above 1")
+        found.append(said("vpp-needs-pp"))
     return found

@@ -15,6 +15,7 @@ from typing import Any
 
 from msprobe.graph.node_kinds import CALL
 from msprobe.graph.side import Parameter, Side
+from msprobe.messages import said, translated
 from msprobe.statistics_table import USUAL_KEYS
 
 _SAME = 1e-6
@@ -108,5 +109,5 @@ def _replace_results(side: Side, product: int, reduction: int) -> None:
     results[0] = (results[0][0], reduced[0])
     outputs = side.outputs
     outputs[product] = results
-    note = f"{results[0][0]}: a partial sum on each rank; the result of {side.tree.names[reduction]} stands for it"
+    note = translated(said("partial-sum-merged", results[0][0], side.tree.names[reduction]))
     side.merged.setdefault(product, []).append(note)

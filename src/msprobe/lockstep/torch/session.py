@@ -13,6 +13,7 @@ from msprobe.lockstep.account import Account
 from msprobe.lockstep.listener import Lockstep
 from msprobe.lockstep.recording import Recording
 from msprobe.lockstep.torch.values import TorchValues
+from msprobe.messages import said
 
 
 def prepared(settings: Settings) -> Settings:
@@ -55,4 +56,4 @@ class Session:
             verdict, path = judge_and_write(settings.dump_path, settings.lockstep.reference)
             log.info(f'Lockstep: {verdict.status}, {len(verdict.findings)} findings; "{path}".')
         except MsprobeError as problem:
-            log.error(f"Lockstep: no verdict: {problem.message}")
+            log.error(said("lockstep-without-verdict", problem.message))

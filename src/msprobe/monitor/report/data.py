@@ -74,7 +74,7 @@ def coverage_of(first: Monitored, second: Monitored | None) -> Coverage:
 
 
 def _not_shown(ranks: set[int]) -> tuple[NotRead, ...]:
-    why = f"the page shows {_MOST_RANKS} ranks"
+    why = said("page-shows-ranks", _MOST_RANKS)
     return tuple(NotRead(f"rank {rank}", why) for rank in sorted(ranks))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.pack import is_entry
 from msprobe.errors import PathError
+from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, make_folder_in, write_atomically
 from msprobe.report.configuration.page import write_page
 from msprobe.report.configuration.workbook import write_result
@@ -80,7 +81,4 @@ def _earlier_result(folder: Path) -> list[Path]:
 
 
 def _refused(folder: Path, path: Path) -> PathError:
-    return PathError(
-        f'"{folder}" holds more than an earlier result of config_check ("{path.relative_to(folder)}"); nothing was '
-        "written or removed, give another -o."
-    )
+    return PathError(said("folder-has-more-than-result", folder, path.relative_to(folder)))

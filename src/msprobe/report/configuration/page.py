@@ -9,6 +9,7 @@ from typing import Any
 from msprobe.environment.configuration.comparison import Comparison
 from msprobe.environment.configuration.differences import DifferenceSheet, clean
 from msprobe.foreign import html_page
+from msprobe.messages import said, translated
 from msprobe.paths import StrPath, write_atomically
 from msprobe.report.configuration.text import headline
 from msprobe.report.configuration.workbook import FINDINGS, note_of
@@ -24,13 +25,13 @@ summary { cursor: pointer; }
 
 def write_page(path: StrPath, result: Comparison) -> None:
     """Write the page. Raises PathError."""
-    pieces = html_page.page("Configuration check", _body(result), style=_STYLE)
+    pieces = html_page.page(translated(said("configuration-check-title")), _body(result), style=_STYLE)
     write_atomically(path, (piece.encode("utf-8", "replace") for piece in pieces), fsync=False)
 
 
 def _body(result: Comparison) -> Iterator[str]:
     yield (
-        "<h1>Configuration check</h1>\n"
+        f"<h1>{_text(said('configuration-check-title'))}</h1>\n"
         f"<p>bench <code>{_text(result.bench)}</code><br>cmp <code>{_text(result.cmp)}</code></p>\n"
         f'<p class="{result.level}" role="status">{_text(headline(result))}</p>\n'
     )
@@ -40,11 +41,13 @@ def _body(result: Comparison) -> Iterator[str]:
         for number, one in enumerate(result.findings, 1)
     ]
     if ranked:
-        yield "<h2>What most likely explains a divergence, first</h2>\n" + _table(FINDINGS, ranked, 1)
+        yield f"<h2>{_text(said('most-likely-cause'))}</h2>\n" + _table(FINDINGS, ranked, 1)
     if result.notes:
-        yield "<h2>Notes</h2>\n<ul>" + "".join(f"<li>{_text(note)}</li>" for note in result.notes) + "</ul>\n"
+        yield (
+            f"<h2>{_text('Notes')}</h2>\n<ul>" + "".join(f"<li>{_text(note)}</li>" for note in result.notes) + "</ul>\n"
+        )
     if any(part.rows for part in result.parts):
-        yield "<h2>All rows</h2>\n"
+        yield f"<h2>{_text(said('all-rows'))}</h2>\n"
     for part in result.parts:
         if part.rows:
             yield _details(part)
@@ -56,9 +59,9 @@ def _details(part: DifferenceSheet) -> str:
         column = 6 if part.name == "random" else 3
         rows = sorted(rows, key=lambda row: row[column] is True)
     left = len(rows) - _MOST_ROWS
-    more = f"<p>{left} more in result.xlsx.</p>" if left > 0 else ""
+    more = f"<p>{_text(said('more-in-result', left))}</p>" if left > 0 else ""
     level = part.header.index("level") if "level" in part.header else None
-    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    count = _text(said("one-row") if len(rows) == 1 else said("so-many-rows", len(rows)))
     head = f'<summary>{_text(part.name)}: <span class="{part.level}">{part.level}</span>, {count}</summary>'
     return f"<details>{head}{_table(part.header, rows[:_MOST_ROWS], level)}{more}</details>\n"
 
@@ -80,4 +83,11 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], level: int | No
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return escape("\n".join(clean(line) for line in str("" if value is None else value).splitlines()))
+    return escape(
+        "\n".join(
+            clean(line)
+            for line in translated(
+                "" if value is None else value if isinstance(value, str) else str(value)
+            ).splitlines()
+        )
+    )

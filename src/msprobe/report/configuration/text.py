@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msprobe.environment.configuration.comparison import Comparison
 from msprobe.environment.configuration.differences import Finding, clean
+from msprobe.messages import joined, said, translated
 from msprobe.report.configuration.workbook import note_of
 
 _SHOWN = 12
@@ -13,36 +14,35 @@ def headline(result: Comparison) -> str:
     """The answer in one sentence."""
     errors = sum(one.level == "error" for one in result.findings)
     warnings = sum(one.level == "warning" for one in result.findings)
+    counted = said("one-warning") if warnings == 1 else said("warnings", warnings)
     not_compared = result.coverage.sentence()
     if errors:
-        return f"The configurations differ: {_count(errors, 'error')}, {_count(warnings, 'warning')}. {not_compared}"
-    if warnings:
-        return f"No difference that must change the numbers; {_count(warnings, 'warning')}. {not_compared}"
-    return f"No difference in what was compared. {not_compared}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+        answer = said("configurations-differ", said("one-error") if errors == 1 else said("errors", errors), counted)
+    elif warnings:
+        answer = said("no-decisive-difference", counted)
+    else:
+        answer = said("no-difference-in-compared")
+    return joined(" ", filter(None, (answer, not_compared)))
 
 
 def lines(result: Comparison) -> list[str]:
     """All lines, clean of what could drive a terminal."""
     found = [f"bench {result.bench}", f"cmp   {result.cmp}", "", headline(result), ""]
     width = max((len(part.name) for part in result.parts), default=0)
-    found += [f"  {part.name:<{width}}  {part.level:<7}  {note_of(part)}".rstrip() for part in result.parts]
+    found += [f"  {part.name:<{width}}  {part.level:<7}  {translated(note_of(part))}".rstrip() for part in result.parts]
     if result.findings:
-        found += ["", "What most likely explains a divergence, first:"]
-        found += [f"  {number:>2}. {told(one)}" for number, one in enumerate(result.findings[:_SHOWN], 1)]
+        found += ["", translated(said("most-likely-cause")) + ":"]
+        found += [f"  {number:>2}. {line_of(one)}" for number, one in enumerate(result.findings[:_SHOWN], 1)]
     if len(result.findings) > _SHOWN:
-        found.append(f"      and {len(result.findings) - _SHOWN} more, see sheet findings")
+        found.append("      " + said("more-in-findings-sheet", len(result.findings) - _SHOWN))
     if result.notes:
         found.append("")
-        found += [f"  note: {note}" for note in result.notes]
-    return [clean(line) for line in found]
+        found += ["  " + said("note-before", note) for note in result.notes]
+    return [clean(translated(line)) for line in found]
 
 
-def told(one: Finding) -> str:
+def line_of(one: Finding) -> str:
     """A finding in a line."""
-    values = f": {one.bench or '-'} | {one.cmp or '-'}" if one.bench or one.cmp else ""
-    why = f"  ({one.why})" if one.why else ""
-    return f"{one.level:<7}  {one.part}: {one.name}{values}{why}"
+    name, bench, cmp, why = map(translated, (one.name, one.bench, one.cmp, one.why))
+    values = f": {bench or '-'} | {cmp or '-'}" if bench or cmp else ""
+    return f"{one.level:<7}  {one.part}: {name}{values}{f'  ({why})' if why else ''}"

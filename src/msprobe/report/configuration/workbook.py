@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.environment.configuration.comparison import Comparison
 from msprobe.environment.configuration.differences import DifferenceSheet
+from msprobe.messages import said, translated
 from msprobe.paths import StrPath
 from msprobe.report.workbook import MOST_ROWS, PLAIN, RED, YELLOW, Cell, Sheet, write_workbook
 
@@ -21,10 +22,10 @@ def write_result(path: StrPath, result: Comparison) -> None:
 
 
 def _sheets(result: Comparison) -> Iterator[Sheet]:
-    rows = [(part.name, part.level, note_of(part)) for part in result.parts]
+    rows = [(part.name, part.level, translated(note_of(part))) for part in result.parts]
     yield _sheet("summary", SUMMARY, rows, [_COLOURS.get(part.level, PLAIN) for part in result.parts])
     ranked = [
-        (number, one.level, one.part, one.name, one.bench, one.cmp, one.why)
+        (number, one.level, one.part, *map(translated, (one.name, one.bench, one.cmp, one.why)))
         for number, one in enumerate(result.findings, 1)
     ]
     for part in result.parts:
@@ -36,10 +37,12 @@ def _sheets(result: Comparison) -> Iterator[Sheet]:
 def note_of(part: DifferenceSheet) -> str:
     """What the summary says of a part beside its level."""
     if part.missing_in:
-        return f"missing in {part.missing_in}"
+        return said("missing-in-side", part.missing_in)
     if part.level == "pass":
-        return f"{part.differing} rows for information" if part.differing else ""
-    return f"{part.differing} rows differ" if part.differing > 1 else "1 row differs" if part.differing else ""
+        return said("rows-for-information", part.differing) if part.differing else ""
+    if part.differing > 1:
+        return said("rows-differ", part.differing)
+    return said("one-row-differs") if part.differing else ""
 
 
 def _colours(part: DifferenceSheet) -> list[int]:

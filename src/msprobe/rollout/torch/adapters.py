@@ -90,5 +90,5 @@ def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
         adapted = Adapted(base, tensors[name].to(kind), other.to(kind) * scale)
         setattr(model.get_submodule(around), last, adapted)
     if strange or not any(isinstance(one, Adapted) for one in model.modules()):
-        shown = ", ".join(strange[:5]) or "no layer at all"
+        shown = ", ".join(strange[:5]) or said("no-layer-at-all")
         raise InvalidInputError(said("adapter-of-another-model", folder, shown))

@@ -22,7 +22,7 @@ def load(path: str, dtype: str) -> Any:
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as problem:
-        raise NotAvailableError("--trainer loads a model with transformers; pip install transformers.") from problem
+        raise NotAvailableError(said("trainer-needs-transformers")) from problem
     try:
         kind = getattr(torch, dtype.removeprefix("torch."))
         model = AutoModelForCausalLM.from_pretrained(

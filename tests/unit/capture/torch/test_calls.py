@@ -162,7 +162,7 @@ def test_nested_arguments_and_what_is_written_in_them(tmp_path: Path) -> None:
 def test_a_failed_call_has_its_arguments_and_what_it_said(tmp_path: Path) -> None:
     def work() -> None:
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            with pytest.raises(RuntimeError, match="shapes cannot"):
                 torch.mm(torch.ones(2, 3), torch.ones(2, 3))
         torch.relu(torch.ones(2))
 
@@ -417,5 +417,6 @@ def test_the_source_line_is_the_user_s(tmp_path: Path) -> None:
     line = work.__code__.co_firstlineno + 1
     assert entry["msprobe"]["source"] == f"{__file__}:{line}"
     frames = dump.frames_of("Functional.linear.0.forward")
-    assert f"File {__file__}, line {line}, in work, \n linear(torch.ones(1, 2))" in frames
+    frame = f"File {__file__}, line {line}, in work, \n linear(torch.ones(1, 2))"
+    assert frame in frames
     assert not any("msprobe/capture" in frame for frame in frames)

@@ -269,9 +269,8 @@ def test_the_stack_begins_at_the_caller(tmp_path: Path, x: Tensor) -> None:
 
     dump = record(tmp_path, work)
     line = work.__code__.co_firstlineno + 1
-    assert (
-        dump.frames_of("Function.Square.0.forward")[0] == f"File {__file__}, line {line}, in work, \n Square.apply(x)"
-    )
+    frame = f"File {__file__}, line {line}, in work, \n Square.apply(x)"
+    assert dump.frames_of("Function.Square.0.forward")[0] == frame
     assert dump.data["Function.Square.0.forward"]["msprobe"]["source"] == f"{__file__}:{line}"
 
 

@@ -144,7 +144,8 @@ def test_a_step_that_a_scaler_skips_has_no_after() -> None:
                 scaler.update()
     name = "Optimizer.SGD.0.forward"
     assert steps.moments == [("before", name), ("failed", name), ("before", name), ("after", name)]
-    assert steps.errors == ["the step was skipped: the gradients are not finite"]
+    skipped = "the step was skipped: the gradients are not finite"
+    assert steps.errors == [skipped]
     # As the optimizer sees it: the scale is taken off.
     assert steps.before_it[1]["weight"][1] == [[2.0, 2.0, 2.0]]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_texts import names_of
+from coded_texts import mentions, names_of, raising
 from unit.diagnose.comparing import first
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import code_of, said
 
 Change = Callable[[np.ndarray], np.ndarray]
 #: Parameters by name: shape, and the dimension that ranks have parts of (None: each has all of it).
@@ -70,7 +70,10 @@ def test_whole_and_sharded_parameters_agree(tmp_path: Path, ranks: tuple[int, in
     held = {f"{count} copies": 3, f"{count} parts along 0": 3, f"{count} parts along 1": 3}  # in each step
     assert layouts[several]["held"] == {"parameter": held}
     assert layouts[several]["found_from"] == ["guess"]
-    assert any(f"layout of the {several}: {count} ranks, from shapes and values" in note for note in verdict.notes)
+    assert any(
+        mentions(note, "layout-of-ranks", side=several, ranks=count, source="shapes and values")
+        for note in verdict.notes
+    )
 
 
 @pytest.mark.parametrize(("name", "rank"), [("up.weight", 1), ("down.weight", 0), ("norm.weight", 0)])
@@ -88,7 +91,11 @@ def test_what_differs_is_named(tmp_path: Path, name: str, rank: int, field: str,
 def test_a_factor_is_told(tmp_path: Path) -> None:
     changes = {(rank, "up.weight", "grad"): off(2.0) for rank in (0, 1)}
     found = first(compare(tmp_path, (2, 1), changes))
-    assert found.message == 'the gradient of "up.weight" differs when the optimizer steps (2 times as large)'
+    assert code_of(found.message)[1] == "gradient-at-optimizer-differs-in-layout"
+    assert found.message.startswith(said("gradient-of-slot", '"up.weight"'))
+    assert mentions(
+        f"{found.message}.", "gradient-at-optimizer-differs-in-layout", ranks="", relation=said("times-as-large", 2.0)
+    )
 
 
 def test_copies_that_are_not_the_same_on_all_ranks(tmp_path: Path) -> None:
@@ -152,7 +159,7 @@ def layout_file(folder: Path, ranks: int) -> Path:
 
 def test_a_mesh_of_fewer_ranks_than_there_are_is_a_mistake(tmp_path: Path) -> None:
     dumps = write(tmp_path / "one", 4), write(tmp_path / "other", 1)
-    with pytest.raises(InvalidInputError, match=r"candidate\.mesh has 2 ranks, and the candidate has a rank 3"):
+    with raising(InvalidInputError, "layout-mesh-too-small", name="candidate", size=2, last=3):
         compare_runs(*dumps, layout=layout_file(tmp_path, 2))
 
 
@@ -165,7 +172,7 @@ def test_a_mesh_of_more_ranks_is_told(tmp_path: Path) -> None:
 def test_a_second_healthy_run_is_not_used(tmp_path: Path) -> None:
     dumps = write(tmp_path / "one", 2), write(tmp_path / "other", 1)
     verdict = compare_runs(*dumps, noise=write(tmp_path / "healthy", 1))
-    assert any("the second healthy run is not used" in note for note in verdict.notes)
+    assert any(mentions(note, "healthy-run-not-used") for note in verdict.notes)
 
 
 def test_without_modules_the_parameters_are_counted(tmp_path: Path) -> None:

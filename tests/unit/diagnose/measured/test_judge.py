@@ -13,7 +13,7 @@ from msprobe.diagnose.measured.healthy import HealthyCalls
 from msprobe.diagnose.measured.judge import healthy_nodes, judge_nodes
 from msprobe.diagnose.measured.node import Exchange, Node, Result
 from msprobe.diagnose.measured.product_units import product_units
-from msprobe.diagnose.tolerance.told_units import TEN_BITS, Rounding
+from msprobe.diagnose.tolerance.declared_units import TEN_BITS, Rounding
 
 _NOTHING = Classes({}, {})
 _HALF, _SINGLE = 2.0**-7, 2.0**-23

@@ -11,6 +11,7 @@ from unit.diagnose.dumps import Recording
 from unit.diagnose.recorded import Program, of_programs, tensor
 
 from msprobe.diagnose.origin.broadcast import _is_outer
+from msprobe.messages import said
 
 
 def loss(*shape: int, squeezes: bool = False) -> Program:
@@ -43,7 +44,7 @@ def test_both_sides_alike(tmp_path: Path) -> None:
 def test_a_call_of_one_side_that_is_seen_in_a_broadcast_tells_the_shapes(tmp_path: Path) -> None:
     verdict = of_programs(tmp_path, loss(4, squeezes=True), loss(4, 1))
     found = next(one for one in verdict.findings if one.kind == "structure")
-    assert "it gets tensors of shapes [4] and [4], in the reference [4, 1] and [4]" in found.message
+    assert said("tensors-of-shapes", "[4] and [4]", "[4, 1] and [4]") in found.message
 
 
 @pytest.mark.parametrize(

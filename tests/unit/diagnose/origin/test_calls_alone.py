@@ -169,4 +169,4 @@ def test_calls_that_are_all_of_a_module_name_it(tmp_path: Path) -> None:
         return made
 
     verdict = compare(tmp_path, Plan(before={TANH: inner}))
-    assert "(the whole of module blocks.1.extra)" in first(verdict).message
+    assert said("whole-modules", "module", "blocks.1.extra") in first(verdict).message

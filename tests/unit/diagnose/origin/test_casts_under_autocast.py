@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from recorded import record
 from torch.nn import functional
 
 from msprobe.diagnose import compare_runs
+from msprobe.messages import code_of
 
 
 def test_a_loss_that_autocast_casts_itself_takes_another_type_and_computes_in_the_same(tmp_path: Path) -> None:
@@ -27,4 +29,8 @@ def test_a_loss_that_autocast_casts_itself_takes_another_type_and_computes_in_th
 
     verdict = compare_runs(run("one", False), run("other", True))
     assert verdict.status == "harmless"
-    assert "cross_entropy.0.forward takes bfloat16, in the reference float32" in verdict.findings[0].message
+    message = verdict.findings[0].message
+    assert code_of(message)[0]
+    types = re.findall(r"\b(?:b?float\d+)", message)
+    assert types[:2] == ["bfloat16", "float32"], message
+    assert "cross_entropy.0.forward" in message

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import mentions
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.training import Plan
 
@@ -71,7 +72,8 @@ def test_a_parameter_that_is_left_out(tmp_path: Path) -> None:
     found = first(verdict)
     assert (found.kind, found.entry, found.where) == ("optimizer", STEP, BIAS)
     assert (found.evidence["missing"], found.evidence["extra"]) == ([BIAS], [])
-    assert found.message == f'{STEP}: "{BIAS}" is not among its parameters, which it is in the reference'
+    lacks = said("optimizer-lacks-parameters", f'"{BIAS}"', "is", "it is")
+    assert found.message == f"{STEP}: {lacks}"
 
 
 def test_a_parameter_too_many(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ class TestStates:
 def test_the_step_itself(tmp_path: Path) -> None:
     verdict = compare(tmp_path, Plan(updated={BIAS: off(1.1)}))
     assert told(verdict) == [("optimizer", STEP)]
-    assert first(verdict).where == f"{STEP}, weight of {BIAS}"
+    assert first(verdict).where.split(", ") == [STEP, said("of-call", "weight", BIAS)]
 
 
 def test_a_weight_apart_by_rounding_agrees(tmp_path: Path) -> None:
@@ -142,7 +144,8 @@ class TestGradientsOnTheirWay:
         plans = [Plan(at_optimizer={BIAS: None}), Plan()]
         found = first(compare(tmp_path, *(plans if candidate else plans[::-1])))
         assert (found.kind, found.where) == ("gradient", BIAS)
-        assert f'"{BIAS}" has {"no" if candidate else "a"} gradient when the optimizer steps' in found.message
+        name = "gradient-missing-at-optimizer" if candidate else "gradient-extra-at-optimizer"
+        assert mentions(found.message, name, parameter=BIAS)
 
 
 def test_what_was_not_recorded_in_the_backward_pass_is_not_doubted(tmp_path: Path) -> None:

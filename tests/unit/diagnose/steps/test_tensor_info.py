@@ -53,7 +53,7 @@ DESCRIPTIONS = {
     "unset": {**USUAL, "Max": None, "Min": None, "Mean": None, "Norm": None, "unset": True},
     "structure alone": {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3]},
     "no shape": {"type": "torch.Tensor", "dtype": "complex64", "Max": 1.0, "Min": 0.0, "Mean": 0.5, "Norm": 1.0},
-    "a shape with a word": {**USUAL, "shape": [2, "j1"]},
+    "shape of words": {**USUAL, "shape": [2, "j1"]},
     "a negative extent": {**USUAL, "shape": [-1]},
 }
 
@@ -81,7 +81,7 @@ def test_only_what_four_finite_numbers_tell_is_plain():
         "of one element",
         "empty",
         "no shape",
-        "a shape with a word",
+        "shape of words",
         "a negative extent",
     }
 

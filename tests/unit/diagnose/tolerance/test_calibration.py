@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coded_texts import raising
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.training import Plan, train
 
@@ -44,7 +45,7 @@ def test_other_arguments_are_never_excused(tmp_path: Path) -> None:
 
 def test_a_healthy_run_of_other_steps_measures_nothing(tmp_path: Path) -> None:
     healthy = train(tmp_path / "healthy", Plan(noise=1e-3, first_step=4))
-    with pytest.raises(InvalidInputError, match=r"no step and rank in common with the reference"):
+    with raising(InvalidInputError, "noise-without-common-step"):
         compare(tmp_path, Plan(results={"blocks.1.linear": off(1.0001)}), noise=healthy)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.messages import said
 
 
 class Tied(nn.Module):
@@ -163,7 +164,7 @@ def test_weights_and_their_average_that_were_mixed_up_are_named(tmp_path: Path, 
     for name, row in rows.items():
         weight = name.removeprefix("shadow.")
         assert name == f"{at}{weight}"
-        assert row.detail == f"the second has here what the first has in {has}{weight}"
+        assert row.detail == said("second-has-value-of", f"{has}{weight}")
 
 
 def test_a_single_number_is_not_that_of_another_place(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
 from msprobe.environment.checkpoint.measuring import Measures, measure
 from msprobe.environment.checkpoint.tensors import held
+from msprobe.messages import said
 
 _RANDOM = np.random.default_rng(0)
 
@@ -51,8 +52,8 @@ def test_the_kind_of_a_difference(first: np.ndarray, second: np.ndarray, kind: s
 
 
 def test_details_of_kinds() -> None:
-    assert measured(MATRIX, MATRIX[::-1]).detail == "same rows in another order"
-    assert measured(MATRIX, MATRIX[:, ::-1]).detail == "same columns in another order"
+    assert measured(MATRIX, MATRIX[::-1]).detail == said("rows-in-different-order", "")
+    assert measured(MATRIX, MATRIX[:, ::-1]).detail == said("columns-in-different-order", "")
     assert measured(MATRIX, MATRIX * np.float32(0.3)).factor == pytest.approx(0.3)
     padded = measured(MATRIX, np.concatenate([MATRIX, np.zeros((4, 8), np.float32)]), "output_layer.weight")
     assert (padded.kind, padded.padded, padded.l2) == ("padded", (12, 16), 0.0)
@@ -118,7 +119,9 @@ def test_what_was_not_updated_is_stale(tmp_path: Path) -> None:
     torch.save({"model": model, "iteration": 10}, tmp_path / "a.pt")
     torch.save({"model": later, "iteration": 20}, tmp_path / "b.pt")
     found = compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
-    assert [(row.name, row.detail) for row in found.of("stale")] == [("3", "not updated between iterations 10 and 20")]
+    assert [(row.name, row.detail) for row in found.of("stale")] == [
+        ("3", said("not-updated-between", said("iterations-from-to", 10, 20)))
+    ]
     # The same iteration of two trainings, and one of them has a weight of an earlier one.
     torch.save({"model": later | {"1": model["1"]}, "iteration": 20}, tmp_path / "c.pt")
     earlier = Request(str(tmp_path / "b.pt"), str(tmp_path / "c.pt"), earlier=str(tmp_path / "a.pt"))
@@ -157,9 +160,9 @@ def test_heads_and_parts_of_attention_in_another_order_are_told_with_their_size(
     torch.save(second, tmp_path / "b.pt")
     rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
     assert {row.kind for row in rows.values()} == {"permuted"}
-    words = ("rows in another order, in blocks of 8", "columns in another order, in blocks of 8", "blocks of 8")
-    for name, word in zip(first, (*words, "rows in another order, in blocks of 4"), strict=True):
-        assert word in rows[name].detail, name
+    orders = ("rows", "in-blocks-as-heads", 8), ("columns", "in-blocks-as-heads", 8), ("elements", "in-blocks", 8)
+    for name, (what, blocks, size) in zip(first, (*orders, ("rows", "in-blocks-as-heads", 4)), strict=True):
+        assert rows[name].detail == said(f"{what}-in-different-order", said(blocks, size)), name
 
 
 def test_layers_that_were_exchanged_are_named(tmp_path: Path) -> None:
@@ -169,8 +172,8 @@ def test_layers_that_were_exchanged_are_named(tmp_path: Path) -> None:
     torch.save(first, tmp_path / "a.pt")
     torch.save({name: one.clone() for name, one in second.items()}, tmp_path / "b.pt")
     rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
-    assert rows["layers.1.weight"].detail == "the second has here what the first has in layers.2.weight"
-    assert rows["layers.2.weight"].detail == "the second is all zeros"
+    assert rows["layers.1.weight"].detail == said("second-has-value-of", "layers.2.weight")
+    assert rows["layers.2.weight"].detail == said("second-all-zeros")
 
 
 def test_half_of_a_vocabulary_is_no_padding() -> None:

@@ -14,6 +14,7 @@ from megatron_made import dense, save, shard, with_experts
 
 from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
 from msprobe.errors import InvalidInputError, PathError
+from msprobe.messages import said
 
 
 def compared(first: Path, second: Path, **options: Any) -> Comparison:
@@ -252,7 +253,7 @@ def test_random_states_of_ranks_that_one_layout_alone_has_are_a_note(tmp_path: P
     more = {"rng_state": [{"torch_rng_state": torch.arange(9)}], "opt_param_scheduler": {"num_steps": 7}}
     found = compared(save(tmp_path / "a", model, more=more), save(tmp_path / "b", model, more=more, tp=2))
     assert not found.differs
-    assert found.notes == ["random states that one side alone has are not compared: mp_rank_01"]
+    assert found.notes == [said("random-states-of-one-side", "mp_rank_01")]
     other = {"rng_state": [{"torch_rng_state": torch.arange(9) + 1}], "opt_param_scheduler": {"num_steps": 8}}
     changed = compared(tmp_path / "a", save(tmp_path / "c", model, more=other, tp=2))
     assert sorted(row.name for row in changed.of("changed")) == [

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from coded_texts import mentions
 from megatron_made import dense, save
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.messages import said
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -79,7 +81,9 @@ def test_a_checkpoint_without_optimizer_is_no_difference_and_is_said_to_be_not_c
     torch.save({"model": model.state_dict()}, tmp_path / "b.pt")
     found = compared(tmp_path / "a.pt", tmp_path / "b.pt")
     assert not found.differs
-    assert [one.what for one in found.coverage.not_read] == [f'optimizer state of "{tmp_path / "a.pt"}"']
+    assert [one.what for one in found.coverage.not_read] == [
+        said("what-of-checkpoint", said("section-state", "optimizer"), str(tmp_path / "a.pt"))
+    ]
     assert not found.coverage.is_complete
 
 
@@ -103,7 +107,7 @@ def test_buffers_of_the_distributed_optimizer_are_checked_with_the_weights(tmp_p
     weight = "decoder.layers.1.mlp.linear_fc2.weight"
     assert torch.equal(torch.from_numpy(found.first.optimizer[weight + ".exp_avg"].read().copy()), 0.5 * model[weight])
     assert not found.second.optimizer
-    assert any("does not belong to the weights beside it" in one.why for one in found.coverage.not_read)
+    assert any(mentions(one.why, "state-of-other-weights") for one in found.coverage.not_read)
 
 
 def test_a_tied_head_that_one_side_keeps_twice_is_no_difference(tmp_path: Path) -> None:

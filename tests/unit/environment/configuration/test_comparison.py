@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from coded_texts import mentions, raising
 from packs import statistics, write_pack
 
 from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 ONE, TWO = statistics(1.0, -1.0, 0.5, 2.0), statistics(1.0, -1.0, 0.25, 2.0)
 STATIC = "hyperparameters/hyperparameters_static.json"
@@ -104,7 +105,7 @@ def test_a_rank_that_is_missing_is_an_error_and_a_step_that_was_not_collected_a_
     part = part_of(result, "weights")
     assert [row[:4] for row in part.rows] == [(0, 0, "w", True), (0, 1, "w", "only bench have")]
     assert part.level == "error"
-    assert any("micro-steps 1 are in bench alone" in note for note in result.notes)
+    assert any(mentions(note, "micro-steps-in-one-pack", steps="1", side="bench") for note in result.notes)
     nothing = part_of(compared(tmp_path, weights({"w": ONE}), weights({"w": ONE}, step=5)), "weights")
     assert nothing.level == "error"
 
@@ -166,12 +167,13 @@ def test_what_most_likely_explains_a_divergence_comes_first(tmp_path: Path) -> N
     names = [one.name for one in compared(tmp_path, *sides).findings]
     assert names == ["seed", "lr", "OMP_NUM_THREADS", "log-interval"]
     other = compared(tmp_path, {**sides[0], **weights({"w": ONE})}, {**sides[1], **weights({"w": TWO})}).findings
-    assert [one.name.partition(" at")[0] for one in other[:3]] == ["seed", "1 of 1 weights", "lr"]
-    assert "explain the other start weights" in other[0].why
+    assert [one.name for one in other[:3:2]] == ["seed", "lr"]
+    assert mentions(other[1].name, "inputs-or-weights-at-step", count=1, total=1, what=said("weights-in-count"), step=0)
+    assert mentions(other[0].why, "may-explain-start-weights")
     same = {**weights({"w": ONE}), **dataset({"args": {"0": ONE}})}
     calm = compared(tmp_path, {**sides[0], **same}, {**sides[1], **same}).findings
     assert [one.name for one in calm] == ["lr", "OMP_NUM_THREADS", "seed", "log-interval"]
-    assert "both start with the same weights" in calm[2].why
+    assert mentions(calm[2].why, "but-start-weights-agree")
 
 
 @pytest.mark.parametrize(

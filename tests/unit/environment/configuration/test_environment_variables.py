@@ -38,14 +38,14 @@ def test_values_that_mean_the_same_are_no_difference(name: str, one: str, two: s
 def test_an_npu_and_a_gpu_are_compared_by_what_variables_mean() -> None:
     npu = {"ASCEND_HOME_PATH": "/usr/local/Ascend", "HCCL_DETERMINISTIC": "true", "HCCL_INTRA_ROCE_ENABLE": "1"}
     gpu = {"CUDA_LAUNCH_BLOCKING": "1"}
-    part = compare(npu, gpu)
+    part, lone = compare(npu, gpu), "only {} has this env".format
     assert part.rows == [
         ("HCCL_DETERMINISTIC", "NCCL_DETERMINISTIC", "true", "False", "error"),
         ("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "0", "1", "error"),
-        ("HCCL_INTRA_ROCE_ENABLE", "only bench has this env", "1", None, "warning"),
+        ("HCCL_INTRA_ROCE_ENABLE", lone("bench"), "1", None, "warning"),
         ("ASCEND_HOME_PATH", "", "/usr/local/Ascend", None, "info"),
     ]
-    assert compare(gpu, npu).rows[2] == ("only cmp has this env", "HCCL_INTRA_ROCE_ENABLE", None, "1", "warning")
+    assert compare(gpu, npu).rows[2] == (lone("cmp"), "HCCL_INTRA_ROCE_ENABLE", None, "1", "warning")
 
 
 def test_what_is_not_in_the_table_is_told_and_changes_nothing() -> None:

@@ -14,6 +14,7 @@ from msprobe.environment.hyperparameters.launch import hyperparameters
 from msprobe.environment.hyperparameters.shell.expansion import Variables, fields
 from msprobe.environment.hyperparameters.shell.script import follow
 from msprobe.environment.hyperparameters.shell.words import tokens_of
+from msprobe.messages import said
 
 
 def told(text: str, path: str = "train.sh") -> dict[str, Any]:
@@ -129,7 +130,8 @@ def test_further_commands_are_found() -> None:
 
 
 def test_values_of_several_words_are_lists_and_options_that_come_twice_count_once() -> None:
-    assert told("python train.py --data a b c --spec x --flag --wd 1 --wd 2") == {
+    script = "python train.py --data a b c --spec x --flag --wd 1 --wd 2"
+    assert told(script) == {
         "data": ["a", "b", "c"],
         "spec": "x",
         "flag": True,
@@ -181,8 +183,8 @@ python train.py $opts $vp $load $SP $BAD --out $OUT --zero $ZERO
     }
     unknown = notes_of("if [ -f x ]; then A=1; fi\npython train.py --lr 1 --deepspeed ds.json")
     assert unknown == [
-        "train.sh: line 1: the condition cannot be told without running the script; taken as false",
-        'train.sh: line 2: "ds.json" is named; give this file, too, if it holds settings',
+        f"train.sh: {said('condition-unknown', 1)}",
+        f"train.sh: {said('give-named-file', 2, 'ds.json')}",
     ]
 
 
@@ -235,7 +237,7 @@ def test_scripts_beside_it_are_taken_in_and_no_others(tmp_path: Path) -> None:
     followed = follow(text, str(script))
     values, notes = hyperparameters(followed, str(script))
     assert values == {"tp": ["4"], "layers": ["12"], "n": ["b"], "env.NCCL_ALGO": ["Ring"]}
-    assert notes == ['run.sh: "/etc/other.sh" is taken in, but does not lie beside the script, and is not read']
+    assert notes == [f"run.sh: {said('sourced-file-not-beside', '/etc/other.sh')}"]
 
 
 def test_a_script_that_grows_without_end_is_read_in_bounded_time() -> None:

@@ -38,6 +38,7 @@ from msprobe.environment.hyperparameters.shell.expansion import (
 from msprobe.environment.hyperparameters.shell.words import tokens_of
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
+from msprobe.messages import said
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?)=(.*)", re.DOTALL)
 _ASSIGNED = re.compile(r"(?<![\w$-])([A-Za-z_]\w*)\+?=")
@@ -82,7 +83,7 @@ def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
     try:
         follower.run(follower.parsed(text))
     except RecursionError:
-        follower.note("the script is nested too deep; what follows is not read")
+        follower.note(said("script-too-deep"))
     return follower.found
 
 
@@ -100,7 +101,7 @@ class _Follower:
         """The commands of a text. What it assigns anywhere is empty before: it is not meant to come from outside."""
         self.further -= len(text)
         if self.further < 0:
-            self.note("the scripts that it takes in or makes are too long; no further one is followed")
+            self.note(said("scripts-too-long"))
             return []
         self.variables.own.update(_ASSIGNED.findall(text))
         return commands_of(text)
@@ -114,7 +115,7 @@ class _Follower:
             self.steps += 1
             is_long = self.steps > _MOST_COMMANDS or self.variables.is_full
             if (is_long and self.depth > 1) or self.depth > _MOST_DEPTH * 8:
-                self.note("the script has too many steps or too long values; no further loop or function is followed")
+                self.note(said("script-too-many-steps"))
                 break
             status = self.node(node)
         self.depth -= 1
@@ -169,7 +170,7 @@ class _Follower:
                 if node.launches[number] and sum(node.launches) == 1:
                     return self.run(body)
         if undecided:
-            self.note(f"line {node.line}: the condition cannot be told without running the script; taken as false")
+            self.note(said("condition-unknown", node.line))
         return True
 
     def loop(self, node: Loop) -> bool | None:
@@ -286,7 +287,7 @@ class _Follower:
             return None
         self.further -= len(text)
         if self.further < 0:
-            self.note("the scripts that it takes in or makes are too long; no further one is followed")
+            self.note(said("scripts-too-long"))
             return None
         nodes = commands_of(text)
         for node in nodes:
@@ -316,13 +317,13 @@ class _Follower:
         path = self.beside(words[0])
         if path is None or self.depth > _MOST_DEPTH * 2:
             if shares and not name.endswith(_EVERYDAY):
-                self.note(f'"{name}" is taken in, but does not lie beside the script, and is not read')
+                self.note(said("sourced-file-not-beside", name))
             return False
         try:
             with open_regular(path) as file:
                 text = file.read(_MOST_BYTES).decode("utf-8", "replace")
         except (OSError, PathError):
-            self.note(f'"{name}" cannot be read')
+            self.note(said("script-unreadable", name))
             return True
         kept, here = self.variables, self.path
         exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.found.exported}

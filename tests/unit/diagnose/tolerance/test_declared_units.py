@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.diagnose.tolerance.told_units import SEVEN_BITS, TEN_BITS, Kind, told_unit
+from msprobe.diagnose.tolerance.declared_units import SEVEN_BITS, TEN_BITS, Multiplication, declared_unit
 from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.messages import said
 
@@ -43,8 +43,10 @@ MATMUL = "torch.backends.cuda.matmul.fp32_precision"
         ({"device": "Ascend910B", "mindspore": "2.10", "mindspore.matmul_allow_hf32": "default"}, "product", 0.0),
     ],
 )
-def test_the_unit_follows_the_switch_of_the_device_that_was_used(told: dict[str, Any], kind: Kind, unit: float) -> None:
-    assert told_unit(told, kind) == unit
+def test_the_unit_follows_the_switch_of_the_device_that_was_used(
+    told: dict[str, Any], kind: Multiplication, unit: float
+) -> None:
+    assert declared_unit(told, kind) == unit
 
 
 def test_differences_are_told_in_plain_words() -> None:
