@@ -118,7 +118,7 @@ class CompiledRegions:
     def _import_begins(self) -> None:
         """A module of torch is executed: in another thread than the one that is recorded, that thread goes on."""
         if self._recorded_thread.is_here():
-            self.step_aside()
+            self.step_aside(is_import=True)
 
     def _import_ends(self) -> None:
         if self._recorded_thread.is_here():
@@ -191,8 +191,8 @@ class CompiledRegions:
 
     # ------------------------------------------------------------ stepping aside
 
-    def step_aside(self) -> None:
-        """Take everything of ours away, until :meth:`come_back`. May be nested."""
+    def step_aside(self, is_import: bool = False) -> None:
+        """Take everything of ours away, until :meth:`come_back`. May be nested. ``is_import``: for an import alone."""
         thread, mode = self._thread, self._parts.mode
         thread.depth += 1
         if thread.depth > 1:
@@ -202,7 +202,7 @@ class CompiledRegions:
         with self._lock:
             self._aside += 1
             if self._aside == 1:
-                self._parts.pause()
+                self._parts.pause(is_import)
                 self.session.guard(self._module_hooks.pause)
 
     def come_back(self) -> None:

@@ -37,6 +37,9 @@ class _Running(threading.local):
 class OptimizerRecorder:
     """Watches all optimizers between attach and detach."""
 
+    # An import may happen in a hook of a step, while torch goes through the hooks: none may come or go then.
+    stays_for_imports = True
+
     def __init__(self, context: Context) -> None:
         self.models = context.models
         self.thread = context.thread

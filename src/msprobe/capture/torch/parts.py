@@ -21,8 +21,9 @@ from msprobe.guard import attempt
 class Attached(Protocol):
     """Something that is attached while recording.
 
-    While compiled code runs it is detached and attached again. A part that would lose something by that has
-    ``pause`` and ``resume`` as well, which are called instead.
+    While compiled code runs, or a module of torch is imported, it is detached and attached again. A part that would
+    lose something by that has ``pause`` and ``resume`` as well, which are called instead; one with
+    ``stays_for_imports`` stays where it is while a module is imported.
     """
 
     def attach(self) -> None:
@@ -85,6 +86,7 @@ class Parts:
         # Attached in every step, behind all others.
         self.last: list[Attached] = []
         self.attached: list[Attached] = []
+        self._stayed: list[Attached] = []
 
     def __iter__(self) -> Iterator[Attached]:
         for need in _NEEDS:
@@ -120,15 +122,19 @@ class Parts:
         for part in reversed(attached):
             self._session.guard(part.detach)
 
-    def pause(self) -> None:
-        """Compiled code is about to run: see :class:`Attached`."""
+    def pause(self, is_import: bool = False) -> None:
+        """Compiled code is about to run, or a module to be imported: see :class:`Attached`."""
+        self._stayed = [part for part in self.attached if is_import and getattr(part, "stays_for_imports", False)]
         for part in reversed(self.attached):
-            self._session.guard(getattr(part, "pause", part.detach))
+            if part not in self._stayed:
+                self._session.guard(getattr(part, "pause", part.detach))
 
     def resume(self) -> None:
         """It has run."""
+        stayed, self._stayed = self._stayed, []
         for part in self.attached:
-            self._session.guard(getattr(part, "resume", part.attach))
+            if part not in stayed:
+                self._session.guard(getattr(part, "resume", part.attach))
 
     def _new(self, need: str) -> list[Attached]:
         context, session = self._context, self._session

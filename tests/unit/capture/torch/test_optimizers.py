@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -492,3 +493,29 @@ def test_users_own_hooks_and_profiler_ranges_work_as_ever(record: Record, model:
 
     assert record(work, model).steps() == ["Optimizer.SGD.0.forward"]
     assert seen == ["before", "after"]
+
+
+def test_a_hook_of_a_step_may_import_what_nobody_has_imported_yet(tmp_path: Path) -> None:
+    """torch goes through its hooks of optimizers meanwhile, and an import takes most of ours away."""
+    name = "torch.utils.bundled_inputs"
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    imported = []
+
+    def before(*_: Any) -> None:
+        sys.modules.pop(name, None)
+        imported.append(importlib.import_module(name))
+
+    handle = optimizer_module.register_optimizer_step_pre_hook(before)
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="mix")
+    try:
+        debugger.start(model)
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        debugger.stop()
+    finally:
+        handle.remove()
+    debugger.step()
+    (file,) = tmp_path.rglob("dump.json")
+    assert imported
+    assert "Optimizer.SGD.0.forward" in json.loads(file.read_text())["data"]
