@@ -176,11 +176,14 @@ def test_a_recording_says_that_it_was_jittered_and_ends_with_it(tmp_path: Path) 
     debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1", jitter=True)
     x = torch.randn(4, 6)
     plain = model(x)
-    debugger.start(model)
-    assert not torch.equal(model(x), plain)
-    debugger.stop()
-    assert torch.equal(model(x), plain)
-    debugger.step()
+    try:
+        debugger.start(model)
+        assert not torch.equal(model(x), plain)
+        debugger.stop()
+        assert torch.equal(model(x), plain)
+        debugger.step()
+    finally:
+        PrecisionDebugger.reset()
     (file,) = tmp_path.rglob("dump.json")
     assert json.loads(file.read_text())["msprobe"]["precision"]["jitter"] is True
 

@@ -513,9 +513,10 @@ def test_a_hook_of_a_step_may_import_what_nobody_has_imported_yet(tmp_path: Path
         model(torch.ones(1, 3)).sum().backward()
         optimizer.step()
         debugger.stop()
+        debugger.step()
     finally:
         handle.remove()
-    debugger.step()
+        PrecisionDebugger.reset()
     (file,) = tmp_path.rglob("dump.json")
     assert imported
     assert "Optimizer.SGD.0.forward" in json.loads(file.read_text())["data"]
