@@ -119,7 +119,7 @@ def _further(
     # Of a step beyond the last in common there is nothing but its number to tell, which its words have.
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
-    yield Line(translated(f"Further findings; {follows}" if first > 1 else "Findings"), "heading")
+    yield Line(translated(said(follows) if first > 1 else "Findings"), "heading")
     for group in groups[:_FURTHER]:
         finding = group.first
         harmless = translated(" (harmless)") if mixed and finding.harmless else ""
