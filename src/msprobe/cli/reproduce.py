@@ -11,7 +11,12 @@ from msprobe.cli.parser import finding_number
 from msprobe.messages import both, said
 
 #: Kinds of findings of which the call itself is probably right, and the piece that says so.
-_HINTS = {kind: f"reproduce-{kind}" for kind in ("argument", "structure", "data", "initial_weights")}
+_HINTS = {
+    "argument": "reproduce-argument",
+    "structure": "reproduce-structure",
+    "data": "reproduce-data",
+    "initial_weights": "reproduce-initial-weights",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

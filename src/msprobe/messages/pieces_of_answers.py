@@ -141,7 +141,7 @@ PIECES: tuple[Piece, ...] = (
         "差异来自采集范围之外传给该调用的数据，因此调用本身很可能没有问题：请查看它使用的批次、掩码或表，以及它们由什么产生。",
     ),
     Piece(
-        "reproduce-initial_weights", "",
+        "reproduce-initial-weights", "",
         "The two runs began with different weights, so the call itself is probably right: load the same checkpoint on both sides, or set the same seed.",
         "两次运行的初始权重不同，因此调用本身很可能没有问题：请两侧加载同一个检查点，或设置相同的随机种子。",
     ),
