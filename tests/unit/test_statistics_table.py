@@ -68,7 +68,7 @@ def test_keys_names_and_columns_are_each_given_once() -> None:
     for field in ("name", "key", "word", "difference", "relative"):
         values = [getattr(one, field) for one in TABLE]
         assert len(set(values)) == len(values), field
-    assert needed(TABLE) <= NUMBERS.keys()
+    assert needed(TABLE) <= set(NUMBERS)
     assert [one.key for one in USUAL] == ["Max", "Min", "Mean", "Norm"]
 
 

@@ -17,8 +17,9 @@ def not_read(texts: Iterable[str]) -> tuple[NotRead, ...]:
 def _not_read(text: str) -> NotRead:
     if isinstance(text, Wording) and len(text.values) == 2:
         what, why = text.values
-        return NotRead(what, why)
-    what, _, why = text.partition(": ")  # of a verdict that an earlier version wrote
+        if f"{what}: {why}" == text:
+            return NotRead(what, why)
+    what, _, why = text.partition(": ")
     return NotRead(what, why)
 
 
