@@ -58,8 +58,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N104", "recorded-with-jitter", "note", "side",
-        "the {side} was recorded with jitter: its results were moved by a unit on purpose; a dump like this is for --noise",
-        "{side} 采集时打开了 jitter：结果被有意移动了一个单位；这种 dump 应作为 --noise",
+        "the {side} was recorded with jitter: its results differ on purpose; give this dump as --noise",
+        "{side}采集时打开了 jitter：结果是有意改动的；请用 --noise 给出这个 dump",
         severity="note",
     ),
     Message(

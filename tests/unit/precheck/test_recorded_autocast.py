@@ -77,13 +77,14 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("off", [1.0, 1.1])
-@pytest.mark.parametrize(("name", "autocast"), ROWS)
+@pytest.mark.parametrize(
+    ("name", "autocast", "off"),
+    # Of random results a factor of 1.1 says nothing.
+    [(*row, off) for row in ROWS for off in (1.0, 1.1) if off == 1.0 or "dropped out" not in row[0]],
+)
 def test_a_recorded_call_is_judged_in_the_type_it_was_computed_in(
     tmp_path: Path, name: str, autocast: torch.dtype | None, off: float
 ) -> None:
-    if off != 1 and "dropped out" in name:
-        pytest.skip("of random results a factor of 1.1 says nothing")
     make, key = CALLS[name]
     run = make()
 

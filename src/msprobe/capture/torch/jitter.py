@@ -91,10 +91,8 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
         before = None
         may_wait = not is_capturing(given.device)
         if seen is not None and seen < _CALLS and may_wait:
-            before = (args, kwargs)
-            if func._schema.is_mutable:
-                with OwnWork():
-                    before = _each(_copy, args), dict(zip(kwargs, _each(_copy, kwargs.values()), strict=True))
+            with OwnWork():
+                before = attempt(_before, func, args, kwargs)
         found = func(*args, **kwargs)
         with OwnWork():
             attempt(self._move, key, before, found, args, kwargs, may_wait)
@@ -102,7 +100,7 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
 
     def _move(self, key: Any, before: Any, found: Any, args: Any, kwargs: dict[str, Any], may_wait: bool) -> None:
         """Move what a call gave. ``before``: its arguments before it wrote, where they are still to be looked at."""
-        results = list(_floats((found,)))
+        results = list(_floats((found,) if key[0]._schema.returns else _written(key[0], args, kwargs)))
         seen = self._alike.get(key, 0)
         if before is not None and seen is not None:
             is_alike = _is_alike(key[0], before[0], before[1], results)
@@ -120,7 +118,21 @@ def _computes(func: Any) -> bool:
     if func.namespace in _EXCHANGES or torch.Tag.nondeterministic_seeded in func.tags:
         return False
     aliases = [one.alias_info for one in func._schema.returns]
-    return bool(aliases) and all(one is None or one.is_write for one in aliases)
+    return (bool(aliases) or func._schema.is_mutable) and all(one is None or one.is_write for one in aliases)
+
+
+def _before(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a call, copied where it writes to some."""
+    if not func._schema.is_mutable:
+        return args, kwargs
+    return _each(_copy, args), dict(zip(kwargs, _each(_copy, kwargs.values()), strict=True))
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments that a call writes to; operators over lists of tensors give nothing else."""
+    given = dict(zip((one.name for one in func._schema.arguments), args)) | kwargs  # noqa: B905
+    names = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    return [given[name] for name in names if name in given]
 
 
 def _floats(values: Sequence[Any]) -> Iterator[torch.Tensor]:

@@ -123,6 +123,21 @@ def test_a_training_moves_and_learns_all_the_same() -> None:
     assert moved == pytest.approx(plain, rel=1e-3)
 
 
+@pytest.mark.parametrize("options", [{"foreach": True}, {"foreach": False}, {"fused": True}])
+def test_what_an_optimizer_writes_moves_also_over_lists(options: dict[str, bool]) -> None:
+    def weights() -> torch.Tensor:
+        torch.manual_seed(0)
+        layer = nn.Linear(20, 20)
+        for parameter in layer.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        torch.optim.AdamW(layer.parameters(), 1e-2, **options).step()
+        return layer.weight.detach()
+
+    plain, moved = weights(), jittered(weights)
+    assert not torch.equal(moved, plain)
+    torch.testing.assert_close(moved, plain, rtol=1e-5, atol=1e-7)
+
+
 def test_tensors_of_other_layouts_and_modes_of_the_program() -> None:
     def work() -> torch.Tensor:
         with torch.inference_mode():
