@@ -25,6 +25,7 @@ from msprobe.diagnose.runs import compare_runs  # noqa: E402
 NAMES = (
     "lstm gqa_rope vae unet recompute_selective optimizers_of_many_kinds gradient_accumulation fake_quant"
     " multihead_attention_shared_input gnn_scatter gru_cell_loop resnet moe_top_k tracing_inside_the_region"
+    " lazy_modules batched_gradients saved_and_copied_while_recording"
 ).split()
 #: What is compiled has no jitter inside, and so other calls.
 COMPILED = "compiled_model compiled_parts compiled_with_graph_break compiled_by_inductor".split()

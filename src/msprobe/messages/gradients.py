@@ -127,6 +127,11 @@ MESSAGES: tuple[Message, ...] = (
         "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(
+        "D517", "gradient-of-unrecorded-backward", "kind:gradient", "parameter how",
+        'the gradient of "{parameter}" differs when the optimizer steps{how}. The backward pass that made it was not recorded: call start() before the forward pass',
+        "优化器更新时 {parameter} 的梯度不同{how}。产生它的反向没有采集：请在前向之前调用 start()",
+    ),
+    Message(
         "D511", "optimizer-state-differs", "cause:state", "optimizer field parameter how",
         '{optimizer}: {field} of "{parameter}" differs before the step{how}',
         "{optimizer}：{parameter} 的 {field} 在更新之前已不同{how}",

@@ -316,6 +316,7 @@ WORDS: dict[str, str] = {
     "they write": "它们写入",
     "its inputs agree": "输入一致",
     "more than its inputs explain": "超出输入差异所能解释的范围",
+    "one of its inputs could not be read": "有一个输入未能读取",
     ": the random numbers fall on different elements": "：随机数落在了不同的元素上",
     ", and the result depends on it": "，且结果依赖于它",
     "computes in": "的计算类型为",

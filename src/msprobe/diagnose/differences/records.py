@@ -277,6 +277,13 @@ def hides_elements(leaf: Any) -> bool:
     return isinstance(number, float) and not math.isfinite(number)
 
 
+def is_unread(leaf: Any) -> bool:
+    """True for a tensor of which a record of values has none: its elements could not be read."""
+    if type(leaf) is TensorInfo and leaf.plain:
+        return False
+    return is_tensor(leaf) and "unsupported" in leaf and numbers(leaf) is None and "data_name" not in leaf
+
+
 def statistics_difference(left: dict[str, Any], right: dict[str, Any]) -> float:
     """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
     elements that are not finite.

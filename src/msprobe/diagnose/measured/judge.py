@@ -42,6 +42,10 @@ _NEAREST = 20
 _FEW_BLIND = 0.5
 #: Why a call is not judged: it draws random numbers, and all it takes is known.
 _RANDOM = "random"
+#: Why a call is not judged that is beyond its limits.
+_FEW_IN_ROW = "few elements"
+#: Why a call is not judged: a result has no row. What takes it is not judged either.
+_UNREAD = "results"
 #: Why a call is not judged, where that hides nothing: its gradient is that of other calls as well, or of another one.
 _BESIDE = frozenset(("several uses", "another node"))
 #: Where a result may be apart by more than this share of its norm, nothing can be said of it.
@@ -119,7 +123,7 @@ def judge_nodes(
     alike = _drawn_alike(found, units, classes, healthy)
     first: Unexplained | None = None
     explained: list[Event] = []
-    calls = not_judged = blind = 0
+    calls = not_judged = blind = unread = 0
     explains_all, from_outside = bool(found), False
     sizes: list[tuple[float, int, Event]] = []
     waiting: list[Unexplained] = []
@@ -133,10 +137,13 @@ def judge_nodes(
         calls += 1
         if node.excused == _RANDOM and node.drawn_by in alike:
             node = replace(node, excused="")
+        if node.excused == _FEW_IN_ROW and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
+            node = replace(node, excused="")
         if node.excused or _is_blind(node):
             not_judged += 1
             blind += not node.excused
-            explains_all &= not node.excused or node.excused in _BESIDE or _is_same(node)
+            unread += node.excused == _UNREAD
+            explains_all &= not node.excused or node.excused in _BESIDE or node.excused == _UNREAD or _is_same(node)
             if not node.excused:
                 explained.append(node.event)
             continue
@@ -151,7 +158,7 @@ def judge_nodes(
             waiting.append(one)
         elif first is None:
             first = one
-    explains_all &= first is None and blind <= _FEW_BLIND * calls and len(waiting) <= _MOST_WAITING
+    explains_all &= first is None and blind + unread <= _FEW_BLIND * calls and len(waiting) <= _MOST_WAITING
     largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
     nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
     exchanges = tuple(node.exchange for node in found if node.exchange is not None)

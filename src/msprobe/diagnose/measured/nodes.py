@@ -25,7 +25,7 @@ from msprobe.diagnose.tolerance.judge import is_of_another_node
 from msprobe.diagnose.tolerance.units import common_unit
 
 #: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
-#: many (a weight has one for each) that has no mean: the inverse of a chi-square to the power of two has none up to 4.
+#: many that has no mean: the inverse of a chi-square to the power of two has none up to 4.
 _FEW = 8
 
 
@@ -85,7 +85,13 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         found = replace(found, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
         # Autocast lets them compute in half types though they take and give single precision.
-        yield replace(found, unit=max(found.unit, of_run)) if found.operation in operators.RECURRENT else found
+        is_inside = found.unit < of_run and (found.operation in operators.RECURRENT or _is_batched(call.event))
+        yield replace(found, unit=of_run) if is_inside else found
+
+
+def _is_batched(event: Event) -> bool:
+    """True for a call inside ``vmap``, which consists of several of aten's."""
+    return any(isinstance(leaf, dict) and leaf.get("type") == "BatchedTensor" for _, leaf in event.inputs())
 
 
 def _members(table: Table, event: Event, partner: Event) -> dict[str, _Member]:
@@ -149,7 +155,7 @@ def _node_of(
         excused = "arguments"
     elif any(found.kind != "exact" for of_type, found in pairs if not of_type):
         excused = "whole numbers"
-    elif name in operators.CENTRING and min((one.count for one in floating if one.count > 1), default=0) < _FEW:
+    elif name in operators.CENTRING and scales.size_of_row(name, floating) < _FEW:
         excused = "few elements"
     results = []
     rows = next(iter(inputs.lengths), 0)

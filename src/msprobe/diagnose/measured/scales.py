@@ -181,6 +181,15 @@ def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation])
     return min((min(size, max(result.count // size, 1)) for size in sizes), default=whole)
 
 
+def size_of_row(operation: str, given: Sequence[Deviation]) -> int:
+    """How many elements a norm takes the mean of, as far as sizes say so. A weight has one for each of them; that of
+    norms over a batch has one for each channel.
+    """
+    sizes = [one.count for one in given if one.count > 1]
+    least, most = min(sizes, default=0), max(sizes, default=0)
+    return most // least if operation in operators.AVERAGING and least < most else least
+
+
 def _is_norm(operation: str) -> bool:
     return operation in operators.CENTRING or operation.endswith("_norm")
 

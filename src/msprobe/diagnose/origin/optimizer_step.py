@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.words import settings_in_words
-from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting
+from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
@@ -136,7 +136,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                     matters=True,
                 )  # fmt: skip
                 continue
-            cause: Cause = "on_its_way"
+            cause: Cause | None = "on_its_way"
+            clear = True
             if difference.what == "missing":
                 text = (
                     said("gradient-missing-at-optimizer", name)
@@ -148,11 +149,14 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 text = said("gradients-clipped-with-loss-scale", scene.how(difference))
                 text += said("clipped-before-unscaling", scale, side)
                 cause = "scaled_clipping"
+            elif scene.seen.isdisjoint(("backward", "gradient")):
+                text = said("gradient-of-unrecorded-backward", name, scene.how(difference))
+                cause, clear = None, tensor.is_another(difference, "unseen", unit=scene.comparer.unit_of_run)
             else:
                 text = said("gradient-at-optimizer-differs", name, scene.how(difference))
             scene.say(
-                ("optimizer gradient",), judged, "gradient", text, where=name, clear=True,
-                facts=(Named("parameter", name), Because(cause), Seen(difference)), place=place,
+                ("optimizer gradient",), judged, "gradient", text, where=name,
+                clear=clear, facts=(Named("parameter", name), *because(cause), Seen(difference)), place=place,
             )  # fmt: skip
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)

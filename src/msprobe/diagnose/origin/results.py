@@ -142,6 +142,8 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     by_statistics = False
     text: str
     why = "its inputs agree" if agree else "more than its inputs explain"
+    if agree and judged.unread:
+        agree, why = False, "one of its inputs could not be read"
     if first.what == "not_finite":
         kind = "overflow"
         text = said("nan-or-infinity-made", event.name, first.slot)

@@ -17,6 +17,7 @@ from msprobe.diagnose.differences.records import (
     hides_elements,
     is_floating,
     is_integer,
+    is_unread,
     not_finite,
     numbers,
     numel,
@@ -52,7 +53,8 @@ class Judged:
     forward call), ``output_difference`` that of the results, ``allowed`` how much of it the model explains.
     ``chosen``: it follows from a choice that rounding may decide otherwise, so that results show nothing.
     ``product_unit``: the unit to which the inputs of the products in it are rounded, if that is coarser than their
-    type. ``hidden``: how far apart inputs are that look alike only because infinities hide what is beside them.
+    type. ``hidden``: how far apart inputs may be that look alike only because infinities hide what is beside them, or
+    because they could not be read (``unread``: one of them could not).
     ``behind``: it follows from a token that rounding may have chosen otherwise.
     """
 
@@ -68,6 +70,7 @@ class Judged:
     chosen: bool = False
     product_unit: float = 0.0
     hidden: float = 0.0
+    unread: bool = False
     behind: bool = False
     #: The distances are those of rows, and the limit is measured (:mod:`msprobe.diagnose.measured`).
     is_measured: bool = False
@@ -260,17 +263,25 @@ def _of_maker(
     differs, which is taken for one that was not recorded. ``least``: what is taken where anything before differs.
     """
     maker = producers.of(leaf, event)
+    if is_unread(leaf):
+        return furthest
     if maker is None:
         return furthest if leaf.get("requires_grad") is True else 0.0
     return max(forward_delta(judged.get(maker)), least if furthest and hides_elements(leaf) else 0.0)
 
 
 def _hiding(event: Event, partner: Event) -> list[Any]:
-    """The tensors that go into a call on both sides of which infinities hide what stands beside them."""
-    if event.direction not in ("forward", "recompute"):
-        return []
-    found = [leaf for _, leaf in event.inputs() if hides_elements(leaf)]
-    return found if found and any(hides_elements(leaf) for _, leaf in partner.inputs()) else []
+    """The inputs of a call that say nothing of their elements on both sides: infinities hide them, or they could not
+    be read.
+    """
+    kinds = (is_unread, hides_elements) if event.direction in ("forward", "recompute") else (is_unread,)
+    return [
+        leaf
+        for is_of_kind in kinds
+        if (found := [leaf for _, leaf in event.inputs() if is_of_kind(leaf)])
+        and any(is_of_kind(leaf) for _, leaf in partner.inputs())
+        for leaf in found
+    ]
 
 
 def _forward_of(pairing: Pairing, event: Event, judged: dict[Event, Judged]) -> Judged | None:
@@ -298,6 +309,7 @@ def judge(
     judged = Judged(event, partner)
     hiding = _hiding(event, partner)
     judged.hidden = max(map(of_maker, hiding)) if hiding else 0.0
+    judged.unread = any(map(is_unread, hiding))
     if _same_record(event, partner) and inherited == 0.0 and not _is_reordered(event, comparer):
         judged.input_difference = judged.hidden
         return judged

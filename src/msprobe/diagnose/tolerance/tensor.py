@@ -27,11 +27,11 @@ _UNITS: dict[Source, float] = {
 _OF_STEP = 8.0
 
 
-def is_another(difference: Difference, source: Source, measured: float = 0.0) -> bool:
+def is_another(difference: Difference, source: Source, measured: float = 0.0, unit: float = 0.0) -> bool:
     """True if a tensor is further apart than rounding makes one that comes from there. ``measured``: how far a second
-    healthy run was apart.
+    healthy run was apart. ``unit``: of the coarsest type that it was computed in, where that is not its own.
     """
-    return difference.delta > max(_UNITS[source] * units.pair_unit(difference), measured)
+    return difference.delta > max(_UNITS[source] * max(units.pair_unit(difference), unit), measured)
 
 
 def is_stepped_otherwise(difference: Difference) -> bool:

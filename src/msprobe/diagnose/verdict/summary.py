@@ -17,7 +17,11 @@ from msprobe.statistics_table import USUAL
 
 def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
     """How many calls were paired, and how the pairs were judged."""
-    states = Counter(judged.status for judged in scene.judged.values())
+    explained = scene.by_rows.explained if scene.by_rows is not None else frozenset()
+    states = Counter(
+        "explained" if judged.status == "unexplained" and judged.event in explained else judged.status
+        for judged in scene.judged.values()
+    )
     blind = scene.by_rows.blind if scene.by_rows is not None else 0
     return {
         "pairs": len(pairing.partner),

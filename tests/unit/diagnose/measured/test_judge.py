@@ -71,6 +71,21 @@ def test_calls_that_nothing_can_be_said_of_are_counted_and_never_named() -> None
     assert {event.name for event in found.explained} == {"b"}
 
 
+@pytest.mark.parametrize(("distance", "judged", "named"), [(0.3 * _HALF, 1, True), (0.9, 0, False)])
+def test_a_norm_of_few_elements_is_judged_where_it_is_within_its_limits(
+    distance: float, judged: int, named: bool
+) -> None:
+    found = judge_nodes([_node("a", distance, operation="layer_norm", excused="few elements")], _NOTHING)
+    assert found.first is None
+    assert (found.calls - found.not_judged, found.explains_all, bool(found.explained)) == (judged, named, named)
+
+
+def test_results_without_rows_explain_as_little_as_calls_that_anything_may_come_out_of() -> None:
+    unread = _node("numpy", 0.0, excused="results")
+    assert judge_nodes([_node("a", 0.0), unread], _NOTHING).explains_all
+    assert not judge_nodes([_node("a", 0.0), unread, unread, unread], _NOTHING).explains_all
+
+
 def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:
     bad = Result("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
     event: Any = _Event("a")

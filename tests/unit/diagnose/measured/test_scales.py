@@ -149,3 +149,18 @@ def test_a_gradient_is_as_far_apart_as_it_is_steep() -> None:
     assert scales.steepest("rsqrt", "backward", deviations) == pytest.approx(0.5e6)
     assert result.distance < 2.0 * deviations[0].distance * scales.steepest("rsqrt", "backward", deviations)
     assert scales.steepest("rsqrt", "forward", deviations) == scales.steepest("exp", "backward", deviations) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes", "row"),
+    [
+        ("layer_norm", (512, 16, 16), 16),
+        ("batch_norm", (512, 4, 4, 4, 4), 128),
+        ("batch_norm", (512, 128, 128), 4),
+        ("batch_norm", (512,), 512),
+    ],
+)
+def test_a_norm_over_a_batch_takes_the_mean_of_all_but_the_channels(
+    operation: str, sizes: tuple[int, ...], row: int
+) -> None:
+    assert scales.size_of_row(operation, [_apart(np.ones(size)) for size in sizes]) == row

@@ -134,6 +134,16 @@ class TestGradientsOnTheirWay:
         assert (found.where, found.evidence["parameter"]) == ("head.weight", "head.weight")
         assert found.code == "D510"
 
+    @pytest.mark.parametrize(("factor", "code"), [(1.1, "D517"), (1 + 1e-7, None)])
+    def test_of_a_backward_pass_that_was_not_recorded(self, tmp_path: Path, factor: float, code: str | None) -> None:
+        def begin_late(data: Any) -> None:
+            for name in [name for name in data if name != STEP]:
+                del data[name]
+
+        plans = (Plan(at_optimizer={BIAS: off(factor)}, edit=edited(begin_late)), Plan(edit=edited(begin_late)))
+        verdict = compare(tmp_path, *plans)
+        assert [found.code for found in verdict.findings if found.where == BIAS] == ([code] if code else [])
+
     def test_scaled(self, tmp_path: Path) -> None:
         found = first(compare(tmp_path, Plan(at_optimizer={BIAS: off(1024)})))
         assert (found.kind, found.where) == ("gradient", BIAS)

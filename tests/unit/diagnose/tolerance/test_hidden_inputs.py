@@ -53,3 +53,17 @@ def test_a_wrong_softmax_of_equal_masked_scores_is_found(tmp_path: Path) -> None
     file.write_text(json.dumps(content))
     found = compare_runs(one, other).findings[0]
     assert (found.kind, found.entry) == ("computation", "Torch.softmax.0.forward")
+
+
+def test_a_call_is_not_blamed_for_an_input_that_could_not_be_read(tmp_path: Path) -> None:
+    call = "Torch.softmax.0.forward"
+    one = record_training(tmp_path / "one", lambda: training(moved=1e-3))
+    other = record_training(tmp_path / "other", training)
+    for folder in (one, other):
+        file = folder / "step0" / "rank" / "dump.json"
+        content = json.loads(file.read_text())
+        leaf = content["data"][call]["input_args"][0]
+        leaf.update(dict.fromkeys(("Max", "Min", "Mean", "Norm")), unsupported="no kernel")
+        leaf.pop("row", None)
+        file.write_text(json.dumps(content))
+    assert call not in {found.entry for found in compare_runs(one, other).findings}
