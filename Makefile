@@ -33,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-unit test-slow test-bugs test-trainers test-sharded rollout-packages test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-unit test-slow test-bugs test-kernels test-trainers test-sharded rollout-packages test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
@@ -43,6 +43,7 @@ help:
 	@echo "make cpu-times show what the tests cost that were last run, by folder, file and test"
 	@echo "make test-slow run the tests that take long, too"
 	@echo "make test-bugs  compare every planted bug and every healthy pair (BUGS=all: in float32, bfloat16 and autocast each)"
+	@echo "make test-kernels  measure what healthy devices show of each operator, and compare it with the table of the judge"
 	@echo "make test-trainers  record trainings of transformers, TRL, accelerate and Lightning"
 	@echo "make test-sharded  train with the real DeepSpeed and Megatron on two ranks (installs them in an environment of its own)"
 	@echo "make test-rollout  record a real inference engine and name planted mismatches (installs vLLM for the CPU, 1.8 GB, in an environment of its own; ROLLOUT=all: every mismatch, in both types)"
@@ -110,6 +111,10 @@ cpu-times: $(STAMP)
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
+
+# What the judge takes for usual of healthy devices, measured again on this machine (half an hour).
+test-kernels: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m tests.bugs.kernels.classes --check
 
 # Trainers of other packages, the real ones: importing them takes longer than training.
 test-trainers: $(STAMP)

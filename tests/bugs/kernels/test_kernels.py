@@ -9,6 +9,7 @@ import pytest
 from msprobe.diagnose.measured.classes import shipped
 from msprobe.diagnose.measured.judge import judge_nodes
 
+from .classes import unlike
 from .faults import FAULTS
 from .judges import nodes_of
 from .networks import LIBRARY, NETWORKS, OTHERS
@@ -29,6 +30,13 @@ def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
     assert len(FAULTS) >= 100
     assert len(VARIANTS) >= 5
     assert {one.network for one in FAULTS.values()} == {*NETWORKS, *OTHERS, *LIBRARY}
+
+
+def test_classes_that_show_more_than_the_table_allows_are_named() -> None:
+    table = {"operators": {"add forward half": [-0.5, 0.1]}, "families": {}}
+    for usual, is_unlike in (([0.4, -3.0], False), ([0.6, 0.1], True), ([-1.0, 0.7], True)):
+        assert bool(unlike({"operators": {"add forward half": usual}, "families": {}}, table)) is is_unlike
+    assert len(unlike({"operators": {}, "families": {"sums forward half": [0.0, 0.0]}}, table)) == 1
 
 
 @pytest.mark.parametrize("precision", ["float32", "autocast"])
