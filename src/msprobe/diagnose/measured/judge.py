@@ -179,18 +179,18 @@ def judge_nodes(
 def _drawn_alike(
     found: Sequence[Node], units: Mapping[str, float], classes: Classes, healthy: HealthyCalls
 ) -> set[Event]:
-    """The calls that have drawn the same random numbers on both sides. Where one has, as its result shows, those of the
-    same API before it have as well: they come from the same generator.
+    """The calls that have drawn the same random numbers on both sides. Where one has, as its result shows, those before
+    it have as well that draw from the same generator.
     """
     drawn: dict[str, list[Event]] = {}
     alike: set[Event] = set()
     for node in found:
         if node.excused != _RANDOM or node.drawn_by is not node.event:
             continue
-        drawn.setdefault(node.operation, []).append(node.event)
+        drawn.setdefault(node.generator, []).append(node.event)
         shows = any(one.count >= _FEW_ELEMENTS for one in node.results) and not _is_blind(node)
         if shows and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
-            alike.update(drawn[node.operation])
+            alike.update(drawn[node.generator])
     return alike
 
 

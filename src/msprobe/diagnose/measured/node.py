@@ -81,6 +81,9 @@ class Node:
     exchange: Exchange | None = None
     #: The call that has drawn the random numbers that it uses: itself, or its forward call.
     drawn_by: Event | None = None
+    #: Of a random call: all that take tensors draw from the generator of these, which is one for them (empty); each API
+    #: that takes none is by itself, as it may draw elsewhere, such as on the host.
+    generator: str = ""
 
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the

@@ -189,7 +189,10 @@ def _node_of(
                 excused = excused or "results"
     if excused == "unset" and not results:
         excused = ""
-    return Node(event, name, direction, unit, tuple(results), kind_of(event) or "", excused, drawn_by=drawn_by)
+    generator = "" if floating else name
+    return Node(
+        event, name, direction, unit, tuple(results), kind_of(event) or "", excused, False, None, drawn_by, generator
+    )
 
 
 def _of_its_own(slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: Table) -> Result | None:

@@ -203,6 +203,12 @@ def test_a_call_that_draws_the_same_numbers_as_a_later_one_shows_is_judged() -> 
     assert (found.calls, found.not_judged, len(found.explained)) == (3, 0, 3)
 
 
+def test_calls_of_one_generator_show_each_others_numbers_whatever_they_are() -> None:
+    wrong, later = replace(_drawn("attention", 0.2), operation="scaled_dot_product_attention"), _drawn("dropout", 0.01)
+    assert _first(wrong, later) == "attention"
+    assert _first(wrong, replace(later, generator="randn")) is None
+
+
 def test_gradients_use_the_numbers_that_their_forward_call_has_drawn() -> None:
     first, second = _drawn("a", 0.01), _drawn("b", 0.4)
     backward = [
