@@ -36,7 +36,7 @@ def _first_wrong(healthy: Path, faulty: Path) -> Truth | None:
     part = part_of(faulty)
     timeline = Timeline(part, one_by_one=True)
     try:
-        for event in timeline:
+        for event in _as_computed(timeline):
             changed = [
                 name
                 for name, _ in slots_of(event)
@@ -55,6 +55,15 @@ def _first_wrong(healthy: Path, faulty: Path) -> Truth | None:
     finally:
         timeline.close()
         part.close()
+
+
+def _as_computed(timeline: Timeline) -> list[Event]:
+    """All records, gradients of parameters behind the last backward call: a weight that several modules share has its
+    own only then, and its record stands with the first of them.
+    """
+    last = max((place for place, event in enumerate(timeline) if event.direction == "backward"), default=-1)
+    placed = [(last + 0.5 if event.direction == "gradient" else place, event) for place, event in enumerate(timeline)]
+    return [event for _, event in sorted(placed, key=lambda one: one[0])]
 
 
 def _differs(ours: dict[Key, str], theirs: dict[Key, str], key: Key) -> bool:
