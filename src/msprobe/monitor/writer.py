@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import threading
 import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from msprobe import log
 from msprobe.errors import MsprobeError
@@ -24,6 +21,7 @@ from msprobe.messages import said
 from msprobe.monitor.alerts.attempts import Attempt
 from msprobe.monitor.measurements import Run, StepMetrics
 from msprobe.monitor.sinks import Sink
+from msprobe.store.background import Background
 
 #: A step, or what makes one when the thread is ready for it (a copy from the device that is still under way); None of
 #: it: nothing was measured.
@@ -36,6 +34,21 @@ _MOST_ROWS = 100_000
 _BYTES_OF_ROW = 400
 # A sink on a file system that does not answer must not keep a program from ending.
 _SECONDS_AT_EXIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that waits, and how many rows it has."""
+
+    measured: Measured
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """Sinks are to make visible what they hold. ``done``: they have."""
+
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +85,29 @@ class Writer:
         self._run = run
         self._sinks = list(sinks)
         self._flush_seconds = flush_seconds
-        self._most_steps = most_steps
-        self._most_rows = most_rows
-        self._queue: deque[tuple[Measured, int]] = deque()
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        # In rows: no more steps wait than may, however few rows they have.
+        self._least_of_step = max(most_rows // most_steps, 1)
+        self._background: Background[_Step | _Flush] = Background(
+            "msprobe-monitor", self._work, most_rows, (flush_seconds, _Flush())
+        )
         self._closed = False
+        self._changed = threading.Condition()
+        # Steps that were put, those that the first sinks have had, and those that all have had.
+        self._put = self._settled = self._done = 0
         self._rows = 0
-        self._flush_wanted = 0
-        self._flushes = 0
-        # Steps that were put, and those that the first sinks have had.
-        self._put = 0
-        self._settled = 0
-        self._most_waiting = 0
-        self._most_rows_waiting = 0
+        self._most_waiting = self._most_rows = 0
         self._held_up = 0.0
         self._written = 0
         self._dropped = 0
-        _live.add(self)
         atexit.register(self._at_exit)
 
     @property
     def load(self) -> Load:
         """How the writer keeps up."""
         return Load(
-            len(self._queue),
+            max(self._put - self._done, 0),
             self._most_waiting,
-            self._most_rows_waiting * _BYTES_OF_ROW,
+            self._most_rows * _BYTES_OF_ROW,
             self._held_up,
             self._written,
             self._dropped,
@@ -110,49 +118,40 @@ class Writer:
 
         ``rows``: how many rows the step will have, where it is still to be made.
         """
-        if self._closed or not self._sinks:
+        if self._closed or not self._sinks or self._background.is_closed:
             return
         if rows is None:
             rows = sum(map(len, measured.rows.values())) if isinstance(measured, StepMetrics) else 0
+        step, size = _Step(measured, rows), max(rows, self._least_of_step)
+        if not self._background.put(step, size, 0.0):
+            log.once(("monitor", "queue full", id(self)), "warning", said("monitor-files-slow", self.load.waiting))
+            began = time.monotonic()
+            if not self._background.put(step, size):
+                return
+            self._held_up += time.monotonic() - began
         with self._changed:
-            if self._thread is None:
-                self._begin()
-            if self._is_full(rows):
-                self._wait_for_room(rows)
-            self._queue.append((measured, rows))
             self._put += 1
             self._rows += rows
-            self._most_waiting = max(self._most_waiting, len(self._queue))
-            self._most_rows_waiting = max(self._most_rows_waiting, self._rows)
-            self._changed.notify_all()
+            self._most_waiting = max(self._most_waiting, self._put - self._done)
+            self._most_rows = max(self._most_rows, self._rows)
 
     def settle(self, seconds: float = _SECONDS_AT_EXIT) -> bool:
         """Wait until the sinks that come first (:data:`Sink.is_first`) have had all that was put; False if that took
         longer.
         """
-        until = time.monotonic() + seconds
+        if self._background.is_this_thread():
+            return False
         with self._changed:
             wanted = self._put
-            while self._settled < wanted and self._thread is not None and self._thread.is_alive():
-                if self._thread is threading.current_thread():
-                    return False
-                if not self._changed.wait(max(0.0, min(1.0, until - time.monotonic()))) and time.monotonic() >= until:
-                    return False
-        return True
+            return self._wait_for(lambda: self._settled >= wanted, seconds)
 
     def flush(self, seconds: float = _SECONDS_AT_EXIT) -> bool:
         """Wait until all that was put is written and can be read by others; False if that took longer."""
-        if self._closed or self._thread is None:
+        flush = _Flush()
+        if self._closed or not self._put or not self._background.put(flush, 0, seconds):
             return True
-        until = time.monotonic() + seconds
         with self._changed:
-            self._flush_wanted += 1
-            wanted = self._flush_wanted
-            self._changed.notify_all()
-            while self._flushes < wanted and self._thread is not None and self._thread.is_alive():
-                if not self._changed.wait(max(0.0, min(1.0, until - time.monotonic()))) and time.monotonic() >= until:
-                    return False
-        return True
+            return self._wait_for(flush.done.is_set, seconds)
 
     def close(self, seconds: float = _SECONDS_AT_EXIT) -> None:
         """Write what is left, close the sinks and end the thread; a second call does nothing."""
@@ -160,85 +159,53 @@ class Writer:
             return
         self._closed = True
         atexit.unregister(self._at_exit)
-        with self._changed:
-            if self._thread is None and self._sinks:
-                self._begin()  # files of a run without a step are made and ended all the same
-            self._closing = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(seconds)
-            if thread.is_alive():
-                log.error(said("monitor-files-not-ended", seconds, len(self._queue)))
+        if self._sinks:
+            self._background.put(_Flush(), 0, 0.0)  # files of a run without a step are made and ended all the same
+        if not self._background.close(seconds):
+            log.error(said("monitor-files-not-ended", seconds, self.load.waiting))
 
     def _at_exit(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
 
-    def _leave_to_parent(self) -> None:
-        """In a forked child: the thread, the sinks and what waits are the parent's."""
-        self._closed = True
-        self._changed = threading.Condition()
-        self._queue = deque()
-        self._sinks = []
-        self._thread = None
-        atexit.unregister(self._at_exit)
-
-    # ---------------------------------------------------------------- what the training waits for
-
-    def _begin(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="msprobe-monitor", daemon=True)
-        self._thread.start()
-
-    def _is_full(self, rows: int) -> bool:
-        waiting = len(self._queue)
-        return waiting >= self._most_steps or (waiting > 0 and self._rows + rows > self._most_rows)
-
-    def _wait_for_room(self, rows: int) -> None:
-        log.once(
-            ("monitor", "queue full", id(self)),
-            "warning",
-            said("monitor-files-slow", len(self._queue)),
-        )
-        began = time.monotonic()
-        while self._is_full(rows) and self._thread is not None and self._thread.is_alive():
-            self._changed.wait(1.0)
-        self._held_up += time.monotonic() - began
+    def _wait_for(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        """Wait for the thread, as long as it takes steps; False if that took longer. Inside of ``_changed``."""
+        until = time.monotonic() + seconds
+        while not (is_so() or self._background.is_closed):
+            left = until - time.monotonic()
+            if left <= 0.0:
+                return False
+            self._changed.wait(min(1.0, left))
+        return True
 
     # ---------------------------------------------------------------- in the thread
 
-    def _work(self) -> None:
+    def _work(self, items: Iterator[_Step | _Flush]) -> None:
         for sink in list(self._sinks):
             self._ask(sink, lambda sink=sink: sink.open(self._run))  # type: ignore[misc]
         flushed = time.monotonic()
-        while True:
-            with self._changed:
-                due = flushed + self._flush_seconds
-                while not (self._queue or self._closing or self._flush_wanted > self._flushes):
-                    if not self._changed.wait(max(0.0, due - time.monotonic())) and time.monotonic() >= due:
-                        break
-                wanted, ending = self._flush_wanted, self._closing
-                measured, rows = self._queue[0] if self._queue else (None, 0)
-            if measured is not None:
-                self._write(measured)
+        for item in items:
+            if isinstance(item, _Step):
+                self._write(item.measured)
                 with self._changed:
                     # Only now: what is being written is in memory, too.
-                    self._queue.popleft()
-                    self._rows -= rows
-                    self._changed.notify_all()
-                if time.monotonic() < due:
-                    continue
-            for sink in list(self._sinks):
-                self._ask(sink, sink.flush)
-            flushed = time.monotonic()
-            if measured is None:
+                    self._done += 1
+                    self._rows -= item.rows
+            if isinstance(item, _Flush) or time.monotonic() >= flushed + self._flush_seconds:
+                self._flush_sinks()
+                flushed = time.monotonic()
+            if isinstance(item, _Flush):
                 with self._changed:
-                    self._flushes = wanted
+                    item.done.set()
                     self._changed.notify_all()
-                if ending:
-                    break
+            del item
+        self._flush_sinks()
         for sink in list(self._sinks):
             self._ask(sink, sink.close)
+
+    def _flush_sinks(self) -> None:
+        for sink in list(self._sinks):
+            self._ask(sink, sink.flush)
 
     def _write(self, measured: Measured) -> None:
         first = [sink for sink in self._sinks if getattr(sink, "is_first", False)]
@@ -283,15 +250,3 @@ class Writer:
 def _told(problem: Exception) -> str:
     text = problem.message if isinstance(problem, MsprobeError) else f"{type(problem).__name__}: {problem}"
     return text if text.endswith(".") else f"{text}."
-
-
-_live: weakref.WeakSet[Writer] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for writer in list(_live):
-        writer._leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

@@ -20,13 +20,21 @@ class Background(Generic[Item]):
     """A thread that is given items in their order.
 
     ``work`` runs in it, from the first item on, and goes through an iterator of them; an item is done when the next one
-    is asked for, or when ``work`` ends. ``most``: so many bytes may wait; a single item may have more.
+    is asked for, or when ``work`` ends. ``most``: so many bytes may wait; a single item may have more. ``idle``:
+    seconds, and the item that is given where none came for so long.
     """
 
-    def __init__(self, name: str, work: Callable[[Iterator[Item]], None], most: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[Iterator[Item]], None],
+        most: int,
+        idle: tuple[float, Item] | None = None,
+    ) -> None:
         self._name = name
         self._work = work
         self._most = most
+        self._idle = idle
         self._begin()
         _live.add(self)
 
@@ -59,13 +67,19 @@ class Background(Generic[Item]):
         with self._changed:
             return self._changed.wait_for(lambda: not self._bytes and not self._waiting, seconds)
 
-    def close(self, seconds: float | None = None) -> None:
-        """Take nothing more, and wait for the end of the thread, which does what waits."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Take nothing more, and wait for the end of the thread, which does what waits; False if that took longer."""
         with self._changed:
             self.is_closed = True
             self._changed.notify_all()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(seconds)
+        if self._thread is None or self.is_this_thread():
+            return True
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def is_this_thread(self) -> bool:
+        """Whether the thread asks this itself: it must not wait for its own work."""
+        return self._thread is threading.current_thread()
 
     def drop(self) -> None:
         """Take nothing more, and let go of what waits."""
@@ -85,12 +99,16 @@ class Background(Generic[Item]):
             self.drop()
 
     def _items(self) -> Iterator[Item]:
+        seconds = None if self._idle is None else self._idle[0]
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self.is_closed)
-                if not self._waiting:
+                self._changed.wait_for(lambda: self._waiting or self.is_closed, seconds)
+                if self._waiting:
+                    item, nbytes = self._waiting.popleft()
+                elif self.is_closed or self._idle is None:
                     return
-                item, nbytes = self._waiting.popleft()
+                else:
+                    item, nbytes = self._idle[1], 0
             try:
                 yield item
             finally:

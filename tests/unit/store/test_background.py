@@ -93,3 +93,28 @@ def test_a_forked_child_takes_nothing_over_and_does_not_wait() -> None:
     worker.go(1)
     assert worker.background.flush(SECONDS)
     assert worker.done == [0]
+
+
+def test_where_nothing_comes_for_a_while_the_idle_item_does() -> None:
+    given: list[int] = []
+    idle = threading.Event()
+
+    def work(items: Iterator[int]) -> None:
+        for item in items:
+            given.append(item)
+            if item < 0:
+                idle.set()
+
+    background = Background("test", work, 10, (0.01, -1))
+    assert background.put(1, 1)
+    assert idle.wait(SECONDS)
+    assert background.close(SECONDS)
+    assert (given[0], set(given[1:])) == (1, {-1})
+
+
+def test_closing_says_whether_the_thread_has_ended() -> None:
+    worker = Worker()
+    assert worker.background.put(1, 1)
+    assert not worker.background.close(0.01)
+    worker.go(1)
+    assert worker.background.close(SECONDS)
