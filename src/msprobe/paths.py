@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from msprobe.errors import PathError, reason_of
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 FOLDER_MODE = 0o750
 FILE_MODE = 0o640
@@ -189,7 +189,7 @@ def check_readable_file(
         raise PathError(said("link-where-file-is-read", shown, _shown(file.resolve())))
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
-        raise PathError(said("wrong-file-ending", shown, " or ".join(endings)))
+        raise PathError(said("wrong-file-ending", shown, joined(" or ", endings)))
     if status.st_size >= max_size:
         raise PathError(said("file-too-large", shown, status.st_size, max_size))
     if not os.access(file, os.R_OK):

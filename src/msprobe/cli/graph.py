@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from msprobe.cli.common import add_jobs, add_output
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping_files import LayerMapping
@@ -127,7 +127,7 @@ def match_of(args: argparse.Namespace, merges: bool) -> Mode:
     if args.layer_mapping is not None:
         asked.append("--layer_mapping")
     if len(asked) > 1:
-        raise UsageError(said("graph-pairings-exclude", " and ".join(asked)))
+        raise UsageError(said("graph-pairings-exclude", joined(" and ", asked)))
     if merges and asked and not args.fuzzy_match:
         raise UsageError(said("graph-pairing-of-merged", asked[0]))
     return "strict" if args.strict else "fuzzy" if args.fuzzy_match else "aligned"
@@ -153,8 +153,8 @@ def carry_out(request: Request, jobs: int | None) -> int:
 
     workers = Workers(jobs)
     usable_output(request.output)
-    with progress() as tell:
-        graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
+    with progress() as bar:
+        graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), bar, workers)
     answers.wrote(graphs.files)
     answers.note(coverage=graphs.coverage.as_json())
     for file in graphs.files:

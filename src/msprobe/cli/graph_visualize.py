@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
@@ -142,11 +142,11 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     if args.rank_size is None:
         given = [f"--{name}" for name in list(_SIZES)[1:] if getattr(args, name) is not None]
         if given:
-            raise UsageError(said("needs-rank-size", " and ".join(given)))
+            raise UsageError(said("needs-rank-size", joined(" and ", given)))
         return ()
     missing = [f"--{name}" for name in ("tp", "pp") if getattr(args, name) is None]
     if missing:
-        raise UsageError(said("rank-size-needs-more", " and ".join(missing), "is" if len(missing) == 1 else "are"))
+        raise UsageError(said("rank-size-needs-more", joined(" and ", missing), "is" if len(missing) == 1 else "are"))
     sides = 1 if args.golden_path is None else 2
     found = []
     for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):

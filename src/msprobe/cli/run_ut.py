@@ -274,8 +274,8 @@ def check(args: argparse.Namespace, workers: int) -> int:
     from msprobe.precheck.check import run_check
 
     usable_output(args.out_path)
-    with progress("checking") as tell:
-        report = run_check(request, tell)
+    with progress("checking") as bar:
+        report = run_check(request, bar)
     _show(report, args.top)
     return _status(report, args.fail_on)
 
@@ -302,10 +302,10 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), ranks, args.idle or _IDLE, args.timeout)
-    with progress("checking") as tell:
-        report = run_online(request, tell)
+    with progress("checking") as bar:
+        report = run_online(request, bar)
     if not report.steps:
-        wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
+        wanted = said("of-rank-list", list(settings.ranks)) if settings.ranks else ""
         raise NotAvailableError(said("online-without-steps", wanted))
     say(translated(said("online-checked", report.checked, len(report.steps), len(report.failed))))
     for rank, step, key in report.failed[: args.top]:

@@ -148,7 +148,7 @@ class PartSummary:
     ``first_not_finite`` says where the first of them is (``masked``: all of them are minus infinity, from a mask).
     ``size`` is in bytes, tensor files included, and without the journal of a finished step, which is about to go.
     ``process`` is the process that wrote it, its name
-    and the moment of its start, where the dump tells.
+    and the moment of its start, where the dump has them.
     """
 
     step: int | None
@@ -328,7 +328,7 @@ def _process_of(part: DumpPart) -> tuple[str, object] | None:
     owner = part.ours.get("process")
     if not isinstance(owner, dict) or "pid" not in owner:
         return None
-    # A number that was given to a new process is told apart by the moment of its start.
+    # A number that was given to a new process differs by the moment of its start.
     return _clean(f"{owner['pid']} on {owner.get('host', 'an unknown host')}"), str(owner.get("started"))
 
 
@@ -340,8 +340,8 @@ def _numbers(steps: list[int]) -> str:
             runs[-1][1] = step
         else:
             runs.append([step, step])
-    text = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
-    return f"step {text}" if len(steps) == 1 else f"steps {text}"
+    spans = (str(first) if first == last else said("numbers-from-to", first, last) for first, last in runs)
+    return said("step", steps[0]) if len(steps) == 1 else said("step-numbers", joined(", ", spans))
 
 
 def _rank(rank: int | str) -> str:

@@ -115,8 +115,8 @@ def execute(args: argparse.Namespace) -> int:
         check_available()
     wanted = Wanted(args.noise, args.layout, None, args.jobs, Path(args.matches) if args.matches else None)
     with no_collection():
-        with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
-            source = open_source(args.paths, tell, wanted)
+        with progress("comparing" if len(args.paths) > 1 else "reading") as bar:
+            source = open_source(args.paths, bar, wanted)
             source.prepare()
         # What was read stays: a search for garbage among it would take as long as an answer may.
         gc.freeze()

@@ -10,7 +10,7 @@ from msprobe.config.fields import TASK_SECTIONS, CommonFields, known_names
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, shown
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 # Names under which fields of Settings may be given as arguments, where the file has another name.
 _OTHER_NAMES = {"api_list": "list", "ranks": "rank", "steps": "step"}
@@ -46,7 +46,7 @@ def put_arguments(
             hint = did_you_mean(argument, [*common_names, *section_names])
             owners = [owner for owner, one in models.items() if one is not None and field in known_names(one)]
             if owners:
-                hint = said("field-of-tasks", " and ".join(owners))
+                hint = said("field-of-tasks", joined(" and ", owners))
             unknown.append(
                 Mistake(
                     said("argument-named", argument),

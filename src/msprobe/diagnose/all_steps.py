@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 Place = tuple[Step, Rank]
 
 
-class Telling:
+class PlaceOfWork:
     """Says which part is compared, where somebody wants to know."""
 
     def __init__(self, progress: Progress | None, parts: int) -> None:
@@ -64,7 +64,7 @@ class Steps:
         one: Dump,
         other: Dump,
         healthy: dict[Place, Dump],
-        tell: Telling,
+        place: PlaceOfWork,
         workers: Workers,
         mappings: Mappings | None,
         keep: Keep | None = None,
@@ -72,7 +72,7 @@ class Steps:
         self._dumps = one, other
         self._steps = len(one.steps), len(other.steps)
         self._healthy = healthy
-        self._tell = tell
+        self._place = place
         self._workers = workers
         self._mappings = mappings
         # What another process knows cannot be kept here.
@@ -87,7 +87,7 @@ class Steps:
         """All ranks of a step, which follows the one that was compared before."""
         results = self._judged(step)
         self._ahead = None
-        self._tell.done(step)
+        self._place.done(step)
         self._reached = {result.rank: result.reach for result in results}
         self._left = {result.rank: result.left for result in results}
         self._weights = {result.rank: result.weights for result in results}
@@ -106,7 +106,7 @@ class Steps:
         """What came out for a step, which was judged already if the one before asked for it."""
         if self._ahead is not None and self._ahead[0] is step:
             return self._ahead[1]
-        results = run(judge, self._tasks(step), self._workers, partial(self._tell, step))
+        results = run(judge, self._tasks(step), self._workers, partial(self._place, step))
         return settle_exchanges(with_first_suspects(results))
 
     def _tasks(self, step: StepPair) -> list[Task]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
+from msprobe.diagnose.all_steps import Place, PlaceOfWork, Progress, Steps
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.one_step import Keep
@@ -52,7 +52,7 @@ def compare_runs(
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
-    ``progress`` is told which part is compared next.
+    ``progress`` gets what is compared next.
     ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
     ``jobs`` ranks of a step are compared at once, with the same result: in processes of this machine, or on a Ray
     cluster (see :class:`msprobe.engine.Workers`).
@@ -84,12 +84,12 @@ def compare_runs(
         running.leave_out(lacking, said("no-rank-in-common"))
     status: Status = "agree"
     compared = False
-    tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = Steps(one, other, healthy, tell, workers, mappings, keep)
+    place = PlaceOfWork(progress, sum(len(step.ranks) for step in common.steps))
+    steps = Steps(one, other, healthy, place, workers, mappings, keep)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
         if layouts is not None and whole is not None and not step.ranks:
-            tell.all_ranks(step)
+            place.all_ranks(step)
             found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
             whole.add(found_whole)
             running.add_layouts(step.candidate, found_whole)

@@ -11,7 +11,7 @@ from msprobe.children import starting
 from msprobe.doctor.findings import Finding
 from msprobe.errors import MsprobeError, in_one_line
 from msprobe.foreign.json_text import parse_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 _MOST_SECONDS = 120.0
 
@@ -34,7 +34,7 @@ def of_devices() -> Finding | None:
     if answer["problems"]:
         return Finding("devices", "error", "; ".join(answer["problems"]), (said("doctor-reinstall"),), answer)
     kinds = [f"{count} {kind}" for kind, count in answer["devices"].items() if count]
-    text = said("doctor-devices", " and ".join(["CPU", *kinds]))
+    text = said("doctor-devices", joined(" and ", ["CPU", *kinds]))
     return Finding("devices", "ok", text, (), answer)
 
 

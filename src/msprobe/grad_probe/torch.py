@@ -205,7 +205,7 @@ class GradientProbe(Observer):
         new = [name for name in names if name not in self._without]
         if new:
             self._without.update(new)
-            more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
             log.info(said("gradients-missing", ", ".join(new[:8]), more, self.probe.step))
 
     def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:

@@ -23,7 +23,7 @@ from msprobe.graph.vis_file import with_partners
 from msprobe.messages import said
 from msprobe.paths import make_folder, make_folder_in
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 class Graphs(NamedTuple):
@@ -33,7 +33,9 @@ class Graphs(NamedTuple):
     coverage: Coverage
 
 
-def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> Graphs:
+def build_graphs(
+    request: Request, time: str, progress: Progress = lambda text: None, workers: Workers = ALONE
+) -> Graphs:
     """Build what is asked for and write it; the files, and what they are of. ``time`` stands in their names.
 
     ``workers``: how many ranks are done at once; the files are the same. Where steps or ranks are on one side alone or
@@ -50,7 +52,11 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
     with _growing_folder(output) as folder:
         jobs = [Job(request, of_one, folder, number) for number, of_one in enumerate(pairs)]
         graphs: list[Built] = []
-        for done in run(build, jobs, workers, lambda number: tell(f"read {pairs[number][0][0].path}")):
+
+        def show_dump(number: int) -> None:
+            progress(said("job-of-jobs", str(pairs[number][0][0].path), number + 1, len(pairs)))
+
+        for done in run(build, jobs, workers, show_dump):
             graphs += done
         files = _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
         covered = Coverage({"dumps": len(pairs)}) if request.layouts else coverage_of(mine, theirs, request.fields)

@@ -12,7 +12,7 @@ from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath
 
 #: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
@@ -53,8 +53,8 @@ class Named:
     @property
     def in_words(self) -> str:
         """As a sentence has them."""
-        *others, last = (f"every call {one}" if ".*." in one else one for one in self.entries)
-        return f"{', '.join(others)} and {last}" if others else last
+        *others, last = (said("every-call-of", one) if ".*." in one else one for one in self.entries)
+        return said("fields-and", joined(", ", others), last) if others else last
 
     def is_put_right(self, finding: Finding) -> bool:
         """True for what stays to be told of a call whose results were put right: how it was called."""

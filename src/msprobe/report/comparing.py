@@ -106,9 +106,9 @@ def compare_files(
 
 
 def compare_folders(
-    candidate: StrPath, reference: StrPath, request: Request, tell: Callable[[str], None] = lambda text: None
+    candidate: StrPath, reference: StrPath, request: Request, progress: Callable[[str], None] = lambda text: None
 ) -> list[Outcome]:
-    """Compare two folders of ranks, rank by rank. ``tell`` is told which rank is waited for.
+    """Compare two folders of ranks, rank by rank. ``progress`` gets the rank that is waited for.
 
     A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
     InvalidPathError where the folders do not answer to each other.
@@ -121,10 +121,10 @@ def compare_folders(
     outcomes: list[Outcome] = []
     problems: list[NotRead] = []
 
-    def tell_rank(number: int) -> None:
-        tell(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
+    def show_rank(number: int) -> None:
+        progress(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
 
-    for found, failed in run(work, pairs, ALONE if here else request.workers, tell_rank):
+    for found, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
         outcomes += found
         problems += failed
     if problems and not outcomes:

@@ -22,7 +22,7 @@ from msprobe.compare.training_inference import (
 )
 from msprobe.coverage import Coverage, NotRead, write
 from msprobe.errors import MsprobeError
-from msprobe.messages import said, translated
+from msprobe.messages import joined, said, translated
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.formats import sheet_format
 from msprobe.report.workbook import Cell, Sheet
@@ -54,7 +54,7 @@ def consistent_check(
     """
     known = next((name for name in BACKENDS if name == backend), None)
     if known is None:
-        raise InvalidArgumentError(said("consistent-check-backend", " or ".join(BACKENDS), backend))
+        raise InvalidArgumentError(said("consistent-check-backend", joined(" or ", BACKENDS), backend))
     folder = check_output_folder(output)
     missing: list[NotRead] = []
     if not is_folder_pair(training, inference, ("-tp", "-gp")):

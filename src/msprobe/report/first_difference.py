@@ -34,18 +34,17 @@ class Found:
 
 
 def find_first_difference(
-    candidate: StrPath, reference: StrPath, output: StrPath, tell: Callable[[str], None] = lambda text: None
+    candidate: StrPath, reference: StrPath, output: StrPath, progress: Callable[[str], None] = lambda text: None
 ) -> Found:
     """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
 
-    Two files are one rank. Tensor dumps are compared by their statistics. ``tell`` is told which rank is compared. What
-    is named may be a call behind the cause: the first whose result is off by so much, as mindstudio-probe counts it.
-    Raises the errors of
-    :mod:`msprobe.compare.problems`.
+    Two files are one rank. Tensor dumps are compared by their statistics. ``progress`` gets the rank that is compared.
+    What is named may be a call behind the cause: the first whose result is off by so much, as
+    mindstudio-probe counts it. Raises the errors of :mod:`msprobe.compare.problems`.
     """
     check_output_folder(output)
     missing: list[NotRead] = []
-    comparisons = dict(_compare_ranks(candidate, reference, tell, missing))
+    comparisons = dict(_compare_ranks(candidate, reference, progress, missing))
     try:
         folder = make_folder(output)
         stamp = time.strftime("%Y%m%d%H%M%S")
@@ -75,7 +74,7 @@ def find_first_difference(
 
 
 def _compare_ranks(
-    candidate: StrPath, reference: StrPath, tell: Callable[[str], None], missing: list[NotRead]
+    candidate: StrPath, reference: StrPath, progress: Callable[[str], None], missing: list[NotRead]
 ) -> Iterator[tuple[str, Comparison]]:
     if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
         yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
@@ -85,7 +84,7 @@ def _compare_ranks(
     pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=False)
     missing += [NotRead(name, said("only-in", f'"{side}"')) for name, side in lone]
     for number, pair in enumerate(pairs, 1):
-        tell(said("job-of-jobs", pair.name, number, len(pairs)))
+        progress(said("job-of-jobs", pair.name, number, len(pairs)))
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
         try:
             if "dump" not in ours or "dump" not in theirs:

@@ -54,8 +54,13 @@ def write_row_tables(
     pairs = parts_in_common(candidate, reference)
     if wanted.steps is not None:
         pairs = [pair for pair in pairs if pair[0].steps[0] in wanted.steps]
+
+    def show_part(number: int) -> None:
+        what = said("table-of-rank", _name(pairs[number][0]))
+        progress(said("job-of-jobs", what, number + 1, len(pairs)))
+
     work = partial(_write_part, wanted=wanted, threads=wanted.workers.inside(len(pairs)))
-    for paths in run(work, pairs, wanted.workers, lambda number: progress(f"rows of {_name(pairs[number][0])}")):
+    for paths in run(work, pairs, wanted.workers, show_part):
         yield from paths
 
 

@@ -223,7 +223,7 @@ def compare(
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``). ``noise``
     is a second healthy run: what it differs by from the reference, the candidate may differ by. ``layout`` is a file
     that tells how runs of other parallel layouts lie on their ranks. ``jobs`` ranks are compared at once.
-    ``progress`` is told what is compared next. Raises PathError or InvalidInputError if something cannot be read, and
+    ``progress`` gets what is compared next. Raises PathError or InvalidInputError if something cannot be read, and
     NotAvailableError if what ``jobs`` needs is not installed.
     """
     from msprobe.diagnose.runs import compare_runs

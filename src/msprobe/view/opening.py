@@ -13,7 +13,7 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.json_text import read_json
 from msprobe.lockstep import comparing
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
@@ -82,7 +82,7 @@ def _demand_none(wanted: Wanted) -> None:
     of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
     given = [name for name, value in of_two.items() if value is not None]
     if given:
-        raise InvalidInputError(said("only-for-comparison", " and ".join(given)))
+        raise InvalidInputError(said("only-for-comparison", joined(" and ", given)))
 
 
 def _opened_alone(path: StrPath) -> Dump:
@@ -95,7 +95,7 @@ def _opened_alone(path: StrPath) -> Dump:
             raise
         if given.is_file():
             raise PathError(
-                said("nothing-to-view", given, " or ".join(VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
+                said("nothing-to-view", given, joined(" or ", VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
             ) from problem
         if not given.is_dir():
             raise
@@ -187,7 +187,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
         found = found["_propagation"]
     names = [found.get(key) if isinstance(found, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
-        raise InvalidInputError(said("no-result-of-msprobe", file, " and ".join(keys)))
+        raise InvalidInputError(said("no-result-of-msprobe", file, joined(" and ", keys)))
     paths, missing = [], []
     for name in names:
         # As it was given then, from the folder of the result, or from here.
@@ -199,7 +199,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             paths.append(path)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise PathError(said("dumps-of-result-gone", file, " and ".join(missing), verb))
+        raise PathError(said("dumps-of-result-gone", file, joined(" and ", missing), verb))
     dumps = open_dumps(paths)
     if overflow or len(dumps) == 1:
         _demand_none(wanted)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.view.page_files import Page
 from msprobe.view.source import Source
 
@@ -24,7 +24,7 @@ def check_available() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise NotAvailableError(said("page-packages-missing", " and ".join(missing), verb, install("view")))
+        raise NotAvailableError(said("page-packages-missing", joined(" and ", missing), verb, install("view")))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -60,7 +60,7 @@ class GraphFiles(StepsSource):
                 place = self._graphs.setdefault(at, {})
                 if graph.source not in _SOURCES:
                     raise InvalidInputError(
-                        said("graph-source-unknown", file.path, graph.source[:60], " and ".join(_SOURCES))
+                        said("graph-source-unknown", file.path, graph.source[:60], joined(" and ", _SOURCES))
                     )
                 if graph.source in place:
                     raise InvalidInputError(

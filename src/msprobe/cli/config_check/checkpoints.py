@@ -97,8 +97,8 @@ def execute(args: argparse.Namespace) -> int:
         allow_missing=args.allow_missing,
         earlier=args.earlier,
     )
-    with progress() as tell:
-        result = compare_checkpoints(request, Workers(args.jobs, args.engine), tell)
+    with progress() as bar:
+        result = compare_checkpoints(request, Workers(args.jobs, args.engine), bar)
     results.write(result, files, full=args.metrics == "full", with_optimizer=args.with_optim)
     answers.wrote(files)
     answers.note(differs=result.differs, coverage=result.coverage.as_json())

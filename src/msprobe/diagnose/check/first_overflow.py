@@ -254,12 +254,12 @@ class _Search:
         self._steps += 1
         ranks = self.dump.ranks(step)
 
-        def tell(number: int) -> None:
+        def show_rank(number: int) -> None:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
-        found = zip(ranks, run(_look_at, jobs, self._workers, tell), strict=True)
+        found = zip(ranks, run(_look_at, jobs, self._workers, show_rank), strict=True)
         self._search(step, Exchange(self._kept(step, found)))
 
     def _kept(self, step: int | None, found: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:

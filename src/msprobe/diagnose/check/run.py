@@ -136,7 +136,7 @@ class _Running:
             for rank, dump in only.items()
         ]
 
-        def tell(number: int) -> None:
+        def show_rank(number: int) -> None:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
@@ -144,7 +144,7 @@ class _Running:
         shared = Shared()
 
         def calls() -> Iterator[RankCalls]:
-            for done in run(check_rank, jobs, self._workers, tell):
+            for done in run(check_rank, jobs, self._workers, show_rank):
                 self._add(step, done)
                 kept.add(done, shared)
                 if done.calls is not None:

@@ -177,7 +177,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with open_regular(path) as file:
             if not os.fstat(file.fileno()).st_size:
-                raise InvalidInputError(f'"{path}" is empty.')
+                raise InvalidInputError(said("file-is-empty", path))
             # Not closed by hand: an error on its way may still hold a view of it.
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_message(path, data)

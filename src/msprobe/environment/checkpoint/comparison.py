@@ -159,10 +159,11 @@ def compare_checkpoints(
                 work.append((section, pair, before.get(pair.name) if section == "weights" else None))
     jobs = list(_jobs(work))
 
-    def tell(number: int) -> None:
-        progress(said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]), number + 1, len(jobs)))
+    def show_count(number: int) -> None:
+        what = said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]))
+        progress(said("job-of-jobs", what, number + 1, len(jobs)))
 
-    for found in engine.run(_measure, jobs, workers, tell):
+    for found in engine.run(_measure, jobs, workers, show_count):
         rows += found
     rows, remarks = _by_number(rows, first, second)
     notes += remarks
@@ -213,7 +214,9 @@ def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
     ]
     if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
         apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
-    some = "; ".join(apart[:_MOST_FACTS]) + (f"; and {len(apart) - _MOST_FACTS} more" if apart[_MOST_FACTS:] else "")
+    some = joined("; ", apart[:_MOST_FACTS]) + (
+        said("so-many-more-behind", len(apart) - _MOST_FACTS) if apart[_MOST_FACTS:] else ""
+    )
     return [said("facts-differ", some)] if apart else []
 
 

@@ -101,7 +101,7 @@ def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
             "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
         )
         return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)
-    return replace(found, kind="other shape", detail=f"{list(a.shape)} and {list(b.shape)}")
+    return replace(found, kind="other shape", detail=said("fields-and", str(list(a.shape)), str(list(b.shape))))
 
 
 def _same(a: Array, b: Array) -> bool:

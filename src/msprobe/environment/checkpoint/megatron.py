@@ -127,7 +127,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
     missing = [os.path.join(place, name, _FILES[0]) for name in expected if name not in files]
     if missing and not allow_missing:
         some = ", ".join(f'"{one}"' for one in missing[:5])
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        more = said("and-more-of", len(missing) - 5) if len(missing) > 5 else ""
         raise PathError(said("megatron-files-missing", some, more))
     states = {}
     for number, (name, path) in enumerate(files.items()):

@@ -90,7 +90,7 @@ def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
         if (match := _SAVED.match(name)) and not _STRATEGY.match(name)
     ]
     if not saved:
-        raise PathError(f'"{folder}" holds no .ckpt and no .safetensors.')
+        raise PathError(said("mindspore-rank-empty", folder))
     (_, step), name = max(saved)
     if len(saved) > 1:
         found.notes.append(said("last-of-checkpoints", len(saved), folder, name))

@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
 from msprobe.environment.configuration.pack import Pack
-from msprobe.messages import both, said
+from msprobe.messages import Wording, both, said
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
 STATE_HEADER = ("rank", "what", "name", "bench", "cmp", "level")
@@ -148,8 +148,8 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
     found = [row for row in part.rows if row[1] == what and row[5] == level]
     if found:
         _, _, name, first, second, _ = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        part.add(Finding(part.name, level, f"{name}{more}", short(first), short(second), why, weight))
+        more = said("and-more-of", len(found) - 1) if len(found) > 1 else ""
+        part.add(Finding(part.name, level, Wording("{}{}", name, more), short(first), short(second), why, weight))
 
 
 def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
