@@ -245,7 +245,7 @@ def check_output_folder(path: StrPath) -> Path:
             kind = said("link-that-leads-nowhere") if current.is_symlink() and not current.exists() else "a file"
             raise PathError(said("folder-is-something-else", shown, _shown(current), kind))
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
-            # Root may write there as far as permissions tell, and the kernel takes no file.
+            # Root may write there as far as permissions say, and the kernel takes no file.
             raise PathError(said("place-holds-no-files", shown, _shown(current)))
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(said("folder-not-permitted", shown, _shown(current)))

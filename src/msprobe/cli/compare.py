@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from msprobe.compare.compare_file import CompareFile
     from msprobe.compare.mapping import Mappings
     from msprobe.coverage import Coverage
-    from msprobe.report.comparing import Outcome, Request
+    from msprobe.report.comparing import PairOutcome, SheetRequest
 
 DEFAULT_OUTPUT = "./output"
 # Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
@@ -323,9 +323,9 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
     )
 
 
-def _request(args: argparse.Namespace, **more: Any) -> Request:
+def _request(args: argparse.Namespace, **more: Any) -> SheetRequest:
     from msprobe.engine import Workers
-    from msprobe.report.comparing import Request
+    from msprobe.report.comparing import SheetRequest
 
     workers = Workers(args.jobs, args.engine)
     if args.fuzzy_match and more["mappings"]:
@@ -337,7 +337,7 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
         from msprobe.compare.table import header_of
 
         more["own_metrics"] = load_own_metrics(args.metric, header_of("tensor", more["form"], with_stack=True))
-    return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, workers=workers, **more)
+    return SheetRequest(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, workers=workers, **more)
 
 
 def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None:
@@ -347,7 +347,7 @@ def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None
     return stack_path if stack_mode else False
 
 
-def _compare(candidate: str, reference: str, request: Request, fields: tuple[str, str]) -> int:
+def _compare(candidate: str, reference: str, request: SheetRequest, fields: tuple[str, str]) -> int:
     from msprobe.cli.progress import progress
     from msprobe.compare.sides import is_folder_pair
     from msprobe.report.comparing import compare_files, compare_folders, say_what_was_not
@@ -361,7 +361,7 @@ def _compare(candidate: str, reference: str, request: Request, fields: tuple[str
     return _status(outcomes, say_what_was_not(outcomes, request.output))
 
 
-def _status(outcomes: list[Outcome], covered: Coverage) -> int:
+def _status(outcomes: list[PairOutcome], covered: Coverage) -> int:
     from msprobe import log
 
     compared = [outcome for outcome in outcomes if outcome.files]

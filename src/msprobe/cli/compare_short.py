@@ -268,14 +268,14 @@ def _tables(
     if not tables:
         return None
     from msprobe.compare.mapping import load_mappings
-    from msprobe.report.row_tables import Wanted, write_row_tables
+    from msprobe.report.row_tables import WantedTables, write_row_tables
 
     mappings = load_mappings(
         data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
     )
 
     def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, bar: Bar) -> Iterator[Path]:
-        wanted = Wanted(folder, tables, mappings=mappings, workers=workers, steps=steps)
+        wanted = WantedTables(folder, tables, mappings=mappings, workers=workers, steps=steps)
         return write_row_tables(candidate, reference, wanted, bar)
 
     return write

@@ -12,7 +12,7 @@ from msprobe.messages import both, joined, said
 if TYPE_CHECKING:
     from msprobe.compare.mapping_files import LayerMapping
     from msprobe.graph.matching import Mode
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +100,10 @@ def add_common(parser: argparse.ArgumentParser, short: str) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Build or compare, and write one ``.vis`` file for each step and rank."""
-    from msprobe.graph.request import Request, read_compare_file
+    from msprobe.graph.request import GraphRequest, read_compare_file
 
     asked = read_compare_file(args.input_path)
-    request = Request(
+    request = GraphRequest(
         candidate=asked.npu_path,
         reference=asked.bench_path,
         output=args.output_path,
@@ -142,7 +142,7 @@ def mapping_of(args: argparse.Namespace) -> LayerMapping | None:
     return load_layer_mapping(args.layer_mapping)
 
 
-def carry_out(request: Request, jobs: int | None) -> int:
+def carry_out(request: GraphRequest, jobs: int | None) -> int:
     """Build, write, and say where. ``jobs``: steps and ranks that are done at once."""
     from msprobe import log
     from msprobe.cli import answers

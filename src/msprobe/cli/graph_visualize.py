@@ -11,7 +11,7 @@ from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
 _SIZES = {
     "rank_size": both("number of ranks; needs --tp and --pp", "rank 数；需要 --tp 与 --pp"),
@@ -88,7 +88,7 @@ def execute(args: argparse.Namespace) -> int:
     """Build or compare, and write one ``.vis.db`` for all steps and ranks."""
     from msprobe import log
     from msprobe.cli.parser import UsageError
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
     if args.is_print_compare_log:
         log.warning(said("tensor-log-without-effect"))
@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(said("merged-json-not-compared"))
         if not layouts:
             log.warning(said("json-needs-rank-size"))
-    request = Request(
+    request = GraphRequest(
         candidate=args.target_path,
         reference=args.golden_path,
         output=args.output_path,
@@ -114,7 +114,7 @@ def execute(args: argparse.Namespace) -> int:
     return _with_progress(request, args.jobs)
 
 
-def _with_progress(request: Request, jobs: int | None) -> int:
+def _with_progress(request: GraphRequest, jobs: int | None) -> int:
     """The same, with a line of JSON at the beginning and the end, which viewers read."""
     import json
 

@@ -389,7 +389,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     requests = open_requests(args.api_info_file, args.modules)
     demand_calls(requests, args.modules)
     if requests.framework == "mindspore":
-        _tell_what_is_of_pytorch(args)
+        _warn_of_unused(args)
     elif args.ms_atol:
         raise UsageError(said("ms-atol-for-torch"))
     return CheckRequest(
@@ -447,7 +447,7 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
     raise InvalidInputError(said("calls-not-recorded", requests.part.path, why, use))
 
 
-def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
+def _warn_of_unused(args: argparse.Namespace) -> None:
     """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: these options do nothing, others are
     refused (:func:`msprobe.precheck.mindspore_rows.demand_known`).
     """

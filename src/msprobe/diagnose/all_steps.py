@@ -10,7 +10,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
-from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 from msprobe.engine import Workers, run
@@ -81,9 +81,9 @@ class Steps:
         self._reached: dict[Rank, Reach] = {}
         self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
         self._weights: dict[Rank, Mapping[str, tuple[Any, Any]]] = {}
-        self._ahead: tuple[StepPair, list[Compared]] | None = None
+        self._ahead: tuple[StepPair, list[ComparedRank]] | None = None
 
-    def compare(self, step: StepPair) -> list[Compared]:
+    def compare(self, step: StepPair) -> list[ComparedRank]:
         """All ranks of a step, which follows the one that was compared before."""
         results = self._judged(step)
         self._ahead = None
@@ -102,7 +102,7 @@ class Steps:
         self._ahead = step, results
         return max((_brought(result.reach) for result in results), default=0.0)
 
-    def _judged(self, step: StepPair) -> list[Compared]:
+    def _judged(self, step: StepPair) -> list[ComparedRank]:
         """What came out for a step, which was judged already if the one before asked for it."""
         if self._ahead is not None and self._ahead[0] is step:
             return self._ahead[1]

@@ -23,7 +23,7 @@ VERSION = 1
 F = TypeVar("F")
 
 Status = Literal["agree", "harmless", "diverged", "incomparable"]
-Kind = Literal[
+FindingKind = Literal[
     "data",
     "initial_weights",
     "structure",
@@ -47,7 +47,7 @@ Kind = Literal[
     "error",
 ]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Finding:
     ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
     """
 
-    kind: Kind
+    kind: FindingKind
     message: str
     where: str
     entry: str | None = None

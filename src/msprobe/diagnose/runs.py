@@ -15,7 +15,7 @@ from msprobe.diagnose.one_step import Keep
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
-from msprobe.diagnose.verdict.over_steps import tell_over_steps
+from msprobe.diagnose.verdict.over_steps import findings_over_steps
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
@@ -61,7 +61,7 @@ def compare_runs(
     ``mappings``: names of functions and modules of MindSpore and what they are in PyTorch, where these do not answer to
     each other by themselves (see :func:`msprobe.compare.mapping.load_mappings`).
     ``keep`` is given what is known of each step of a rank, and may go on looking at it; not if others than this process
-    compare them. ``is_known``: a finding that is not to be told, nor to end the search.
+    compare them. ``is_known``: a finding that is not to be reported, nor to end the search.
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
@@ -151,7 +151,7 @@ def compare_runs(
         status,
         str(candidate),
         str(reference),
-        tuple(tell_over_steps(running.findings, summary["steps_compared"], running.effect)),
+        tuple(findings_over_steps(running.findings, summary["steps_compared"], running.effect)),
         tuple(dict.fromkeys(notes)),
         summary,
         tuple(running.apart),
@@ -198,7 +198,7 @@ def _of_layouts(annotations: dict[str, Annotation]) -> tuple[Layouts, LayoutCoun
 
 
 def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
-    """True if ranks of one number do not answer to each other, as the first step that both have tells."""
+    """True if ranks of one number do not answer to each other, as the first step that both have says."""
     if not steps or not steps[0].ranks:
         return False  # nothing to compare, or no rank in common
     if len(one.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:

@@ -17,7 +17,7 @@ from msprobe.graph.between_ranks import find_partners
 from msprobe.graph.folders import DumpFolders, RankFolder, coverage_of, find_folders, pair_folders
 from msprobe.graph.job import Built, Job, Pair, build
 from msprobe.graph.merge.together import check_ranks
-from msprobe.graph.request import Request
+from msprobe.graph.request import GraphRequest
 from msprobe.graph.vis_db import id_of, write_vis_db
 from msprobe.graph.vis_file import with_partners
 from msprobe.messages import said
@@ -34,7 +34,7 @@ class Graphs(NamedTuple):
 
 
 def build_graphs(
-    request: Request, time: str, progress: Progress = lambda text: None, workers: Workers = ALONE
+    request: GraphRequest, time: str, progress: Progress = lambda text: None, workers: Workers = ALONE
 ) -> Graphs:
     """Build what is asked for and write it; the files, and what they are of. ``time`` stands in their names.
 
@@ -88,7 +88,7 @@ def _growing_folder(output: Path) -> Iterator[Path]:
 
 
 def _finish(
-    graphs: Sequence[Built], output: Path, request: Request, verb: str, time: str, mine: DumpFolders
+    graphs: Sequence[Built], output: Path, request: GraphRequest, verb: str, time: str, mine: DumpFolders
 ) -> list[Path]:
     """Give the files their names, with what the ranks of a step say of each other."""
     if request.file_type == "json":
@@ -145,7 +145,7 @@ def _name(verb: str, folders: DumpFolders, rank: RankFolder) -> str:
     return "_".join(word for word in (verb, step, "" if folders.kind == "single" else rank.label) if word)
 
 
-def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> Iterator[tuple[Pair, ...]]:
+def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: GraphRequest) -> Iterator[tuple[Pair, ...]]:
     """The pairs of folders that are done together: each alone, or all of a step whose ranks are merged."""
     pairs: list[Pair]
     if theirs is not None and request.layouts:
@@ -161,10 +161,10 @@ def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> It
         yield tuple(pair for pair in pairs if pair[0].step == step)
 
 
-def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> Iterator[tuple[Pair, ...]]:
+def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: GraphRequest) -> Iterator[tuple[Pair, ...]]:
     """All ranks of each step. The sides may have another number of ranks: they are merged before they are paired."""
     if mine.kind != theirs.kind:
-        pair_folders(mine, theirs, request.fields)  # tells what is wrong
+        pair_folders(mine, theirs, request.fields)  # says what is wrong
     by_step = [list(dict.fromkeys(rank.step for rank in side.ranks)) for side in (mine, theirs)]
     if mine.kind == "ranks":
         common = [(by_step[0][0], by_step[1][0])]

@@ -72,7 +72,7 @@ class Judged:
     def cells(
         self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "", arguments: str = ""
     ) -> list[str]:
-        """The line of the details file. ``arguments``: what tells those of one record from others."""
+        """The line of the details file. ``arguments``: what distinguishes those of one record from others."""
         return [
             self.name,
             self.bench_dtype,

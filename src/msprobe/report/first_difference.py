@@ -26,7 +26,7 @@ from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomi
 
 
 @dataclass(frozen=True)
-class Found:
+class FirstDifferences:
     """``first``: the first difference of each rank that has one, ``coverage``: what was compared and what not."""
 
     first: list[FirstDifference]
@@ -35,7 +35,7 @@ class Found:
 
 def find_first_difference(
     candidate: StrPath, reference: StrPath, output: StrPath, progress: Callable[[str], None] = lambda text: None
-) -> Found:
+) -> FirstDifferences:
     """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
 
     Two files are one rank. Tensor dumps are compared by their statistics. ``progress`` gets the rank that is compared.
@@ -70,7 +70,7 @@ def find_first_difference(
     if not covered.is_complete:
         path = write(covered, folder / f"coverage_{stamp}.json")
         log.warning(said("all-not-read-in-file", covered.sentence(), path))
-    return Found(found, covered)
+    return FirstDifferences(found, covered)
 
 
 def _compare_ranks(

@@ -30,7 +30,7 @@ from msprobe.store.reader import Dump
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedTables:
     """Where the tables go, in which formats, which names answer to each other where the verdict's pairs are not taken,
     and of which steps of the candidate tables are written; None for all.
     """
@@ -43,7 +43,7 @@ class Wanted:
 
 
 def write_row_tables(
-    candidate: StrPath, reference: StrPath, wanted: Wanted, progress: Callable[[str], None] = lambda text: None
+    candidate: StrPath, reference: StrPath, wanted: WantedTables, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
     """Write ``compare_result_{step}_{rank}.*`` for the wanted steps and all their ranks in common, as many at
     once as there are workers; gives each path when the files of its part are whole.
@@ -64,7 +64,7 @@ def write_row_tables(
         yield from paths
 
 
-def _write_part(pair: tuple[Dump, Dump], wanted: Wanted, threads: int) -> list[Path]:
+def _write_part(pair: tuple[Dump, Dump], wanted: WantedTables, threads: int) -> list[Path]:
     name = _name(pair[0])
     first, second = pair[0].part(), pair[1].part()
     try:
@@ -86,7 +86,7 @@ def _name(dump: Dump) -> str:
     return f"{step}_{rank}".lstrip("_")
 
 
-def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) -> Comparison:
+def _compare(first: DumpPart, second: DumpPart, wanted: WantedTables, threads: int) -> Comparison:
     find_names = None
     if wanted.mappings.layer is None and names_differ(first, second):
         find_names = find_as_verdict(wanted.mappings)
@@ -102,7 +102,7 @@ def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) ->
     )
 
 
-def _write(comparison: Comparison, wanted: Wanted, name: str) -> Iterator[Path]:
+def _write(comparison: Comparison, wanted: WantedTables, name: str) -> Iterator[Path]:
     part = comparison.parts[0]
     stacks = part.stack if any(part.stack(entry) for entry in part.names()) else None
     make_folder(wanted.folder)

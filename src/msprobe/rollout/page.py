@@ -10,17 +10,17 @@ from msprobe.foreign.console import harmless
 from msprobe.foreign.html_page import text
 from msprobe.messages import find, said
 from msprobe.rollout.compared import Operator
-from msprobe.rollout.contract import Finding, Status
+from msprobe.rollout.contract import RolloutFinding, RolloutStatus
 from msprobe.rollout.texts import advice, sentence
 
-_CLASSES: Mapping[Status, str] = {"agree": "good", "diverged": "bad", "incomparable": "warning"}
+_CLASSES: Mapping[RolloutStatus, str] = {"agree": "good", "diverged": "bad", "incomparable": "warning"}
 _STYLE = "body { max-width: 1100px; } .finding { margin: 10px 0; } .wrong { color: var(--bad); }"
 
 
 def page(
-    status: Status,
+    status: RolloutStatus,
     headline: str,
-    findings: Sequence[Finding],
+    findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
     operators: Mapping[str, Operator] | None = None,
 ) -> bytes:
@@ -30,9 +30,9 @@ def page(
 
 
 def _body(
-    status: Status,
+    status: RolloutStatus,
     headline: str,
-    findings: Sequence[Finding],
+    findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
     operators: Mapping[str, Operator],
 ) -> Iterator[str]:

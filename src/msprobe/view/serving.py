@@ -14,7 +14,7 @@ from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
 from msprobe.messages import joined, said
 from msprobe.view.page_files import Page
-from msprobe.view.source import Source
+from msprobe.view.source import PageSource
 
 PACKAGES = ("starlette", "uvicorn")
 
@@ -72,7 +72,7 @@ def is_local(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def serve(source: Source, listening: socket.socket, token: str, host: str, ready: Callable[[], None]) -> None:
+def serve(source: PageSource, listening: socket.socket, token: str, host: str, ready: Callable[[], None]) -> None:
     """Answer until Ctrl-C (or SIGTERM). ``ready`` is called when the first question can be asked."""
     import uvicorn
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msprobe.diagnose.findings import KINDS, Finding, Kind, Status, Verdict, plain
+from msprobe.diagnose.findings import KINDS, Finding, FindingKind, Status, Verdict, plain
 from msprobe.messages import explained
 
 
@@ -19,7 +19,7 @@ def test_exit_codes(status: Status, code: int) -> None:
 
 
 def test_every_kind_is_explained() -> None:
-    assert set(KINDS) == set(get_args(Kind))
+    assert set(KINDS) == set(get_args(FindingKind))
     meanings = [explained(f"kind:{kind}", "meaning") for kind in KINDS]
     assert all(text and not text.endswith(".") for text in meanings)
 

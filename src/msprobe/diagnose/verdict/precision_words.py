@@ -28,7 +28,7 @@ _AUTOCAST = "autocast."
 
 
 def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[str, ...]:
-    """One sentence for each difference; nothing where one side tells nothing. What weighs most comes first."""
+    """One sentence for each difference; nothing where one side says nothing. What weighs most comes first."""
     if not candidate or not reference:
         return ()
     sides = candidate, reference

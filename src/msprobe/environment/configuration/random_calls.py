@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level, short
 from msprobe.environment.configuration.pack import Pack
 from msprobe.messages import Wording, both, said
 
@@ -54,7 +54,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
         shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
         first, second = (f"{sum(row[column] for row in bad)} times" for column in (4, 5))
         why = said("random-numbers-drawn-before")
-        part.add(Finding("random", "error", shown, first, second, why, 60))
+        part.add(ConfigurationFinding("random", "error", shown, first, second, why, 60))
     return part
 
 
@@ -149,7 +149,11 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
     if found:
         _, _, name, first, second, _ = found[0]
         more = said("and-more-of", len(found) - 1) if len(found) > 1 else ""
-        part.add(Finding(part.name, level, Wording("{}{}", name, more), short(first), short(second), why, weight))
+        part.add(
+            ConfigurationFinding(
+                part.name, level, Wording("{}{}", name, more), short(first), short(second), why, weight
+            )
+        )
 
 
 def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:

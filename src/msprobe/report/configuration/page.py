@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from msprobe.environment.configuration.comparison import Comparison
+from msprobe.environment.configuration.comparison import ConfigurationComparison
 from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.foreign import html_page
 from msprobe.messages import said
@@ -23,13 +23,13 @@ summary { cursor: pointer; }
 """
 
 
-def write_page(path: StrPath, result: Comparison) -> None:
+def write_page(path: StrPath, result: ConfigurationComparison) -> None:
     """Write the page. Raises PathError."""
     pieces = html_page.page(said("configuration-check-title"), _body(result), style=_STYLE)
     write_atomically(path, (piece.encode("utf-8", "replace") for piece in pieces), fsync=False)
 
 
-def _body(result: Comparison) -> Iterator[str]:
+def _body(result: ConfigurationComparison) -> Iterator[str]:
     yield (
         f"<h1>{_text(said('configuration-check-title'))}</h1>\n"
         f"<p>bench <code>{_text(result.bench)}</code><br>cmp <code>{_text(result.cmp)}</code></p>\n"
