@@ -22,7 +22,7 @@ from msprobe.doctor.findings import DoctorFinding
 def _no_devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing torch in a process of its own takes seconds."""
     if "real_devices" not in request.fixturenames:
-        monkeypatch.setattr(devices, "of_devices", lambda: None)
+        monkeypatch.setattr(devices, "check_devices", lambda: None)
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_convolutions_may_have_ten_bits_where_matrices_have_all() -> None:
     assert _first(*convolutions, *good) is None
     # One call says nothing by itself, but for what a header says.
     assert product_units([convolutions[0], *good]) == {}
-    told = {"convolution": Rounding(TEN_BITS, is_told=True), "product": Rounding(0.0)}
+    told = {"convolution": Rounding(TEN_BITS, is_declared=True), "product": Rounding(0.0)}
     assert product_units([convolutions[0], *good], told) == {"convolution": TEN_BITS}
     assert product_units(convolutions, {"convolution": Rounding(0.0)}) == {}
 
