@@ -66,10 +66,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "msprobe.precheck.sample_check:check_samples": lambda *args: ((), _failed_check().ranking),
     },
     "an error in the installation": {
-        "msprobe.doctor.devices:of_devices": lambda: None,
+        "msprobe.doctor.devices:check_devices": lambda: None,
         "msprobe.doctor.findings:is_sound": lambda findings: False,
     },
-    "no devices": {"msprobe.doctor.devices:of_devices": lambda: None},
+    "no devices": {"msprobe.doctor.devices:check_devices": lambda: None},
     "browser": {
         "msprobe.view.serving:listen": lambda host, port: _Listening(),
         "msprobe.view.serving:address_of": lambda *args: "http://127.0.0.1:1/",

@@ -70,7 +70,7 @@ def _shortened(one: NotRead) -> str:
     return str(one)[:_LONGEST] if len(str(one)) > _LONGEST else Wording("{} ({})", one.what, one.why)
 
 
-def of_json(content: Mapping[str, Any]) -> Coverage:
+def coverage_from_json(content: Mapping[str, Any]) -> Coverage:
     """What :meth:`Coverage.as_json` was made of."""
     return Coverage(content["read"], tuple(NotRead(one["what"], one["why"]) for one in content["not_read"]))
 

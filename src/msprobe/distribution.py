@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.opening import open_regular
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 NAME = "msprobe-debugger"
 
@@ -52,7 +52,9 @@ def warning(names: list[str]) -> str:
     """One sentence on the packages that share our files; empty if there are none."""
     if not names:
         return ""
-    subject = said("one-package-shares", names[0]) if len(names) == 1 else said("packages-share", " and ".join(names))
+    subject = (
+        said("one-package-shares", names[0]) if len(names) == 1 else said("packages-share", joined(" and ", names))
+    )
     return said("packages-share-name", subject, " && ".join(repair(names)))
 
 

@@ -87,7 +87,7 @@ def run(
 ) -> Iterator[_Result]:
     """Call ``function`` with each job; gives the results in the order of the jobs, each when it is there.
 
-    One job, or one worker, runs in this process. ``progress`` is told the number of the job whose result is waited for.
+    One job, or one worker, runs in this process. ``progress`` gets the number of the job whose result is waited for.
     Jobs run in the working folder of the caller, and what they say in the log is said here, with their result. The
     first MsprobeError of a job, in their order, is raised here and no further job begins; so it is when the iterator is
     closed, and after Ctrl-C. A job whose worker on a Ray cluster is lost is done again by another; the others are not.

@@ -1,7 +1,7 @@
 """The errors a user meets: one class for each thing the user has to do differently.
 
 A message says what is wrong, where (file and field), what was found and what to do. The text of every error
-begins with ``[msprobe]``, so that it can be told from the training's own output.
+begins with ``[msprobe]``, so that it can be distinguished from the training's own output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a listener is made of: to be told of what happens while a program runs, with ``debugger.add(listener)``.
+"""What a listener is made of: to be notified of what happens while a program runs, with ``debugger.add(listener)``.
 
 See docs/how-to-write-a-listener.md.
 """

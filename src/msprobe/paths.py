@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from msprobe.errors import PathError, reason_of
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 FOLDER_MODE = 0o750
 FILE_MODE = 0o640
@@ -189,7 +189,7 @@ def check_readable_file(
         raise PathError(said("link-where-file-is-read", shown, _shown(file.resolve())))
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
-        raise PathError(said("wrong-file-ending", shown, " or ".join(endings)))
+        raise PathError(said("wrong-file-ending", shown, joined(" or ", endings)))
     if status.st_size >= max_size:
         raise PathError(said("file-too-large", shown, status.st_size, max_size))
     if not os.access(file, os.R_OK):
@@ -245,7 +245,7 @@ def check_output_folder(path: StrPath) -> Path:
             kind = said("link-that-leads-nowhere") if current.is_symlink() and not current.exists() else "a file"
             raise PathError(said("folder-is-something-else", shown, _shown(current), kind))
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
-            # Root may write there as far as permissions tell, and the kernel takes no file.
+            # Root may write there as far as permissions say, and the kernel takes no file.
             raise PathError(said("place-holds-no-files", shown, _shown(current)))
         if not os.access(current, os.W_OK | os.X_OK):
             raise PathError(said("folder-not-permitted", shown, _shown(current)))

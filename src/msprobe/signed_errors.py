@@ -96,7 +96,7 @@ def limits_of(epsilon: float) -> Limits:
     return OF_SINGLES if epsilon >= 2.0**-23 else OF_DOUBLES
 
 
-class Result(NamedTuple):
+class CheckedResult(NamedTuple):
     """One result in arrays of one shape, 0 where a side is not finite.
 
     ``errors``: the candidate less the reference; ``units``: the distance to the next number at each element; ``scale``:
@@ -114,7 +114,7 @@ class Result(NamedTuple):
     elementwise: bool = False
 
 
-def judge_signed(result: Result) -> SignedErrors:
+def judge_signed(result: CheckedResult) -> SignedErrors:
     """Judge the signed errors of a result."""
     reference, errors, units, scale, epsilon, own, elementwise = result
     count = math.prod(reference.shape)
@@ -176,7 +176,7 @@ def judge_signed(result: Result) -> SignedErrors:
     return found
 
 
-def _rounded_one_way(result: Result) -> dict[str, Any]:
+def _rounded_one_way(result: CheckedResult) -> dict[str, Any]:
     """A warning for numbers that are cut off, or always rounded up, in place of rounded to the nearest one: half of
     them are the other neighbour then, all on the same side, and none is further off.
     """
@@ -206,7 +206,7 @@ def _rounded_one_way(result: Result) -> dict[str, Any]:
     return {}
 
 
-def _one_factor(result: Result, moved: float, least: float) -> dict[str, Any]:
+def _one_factor(result: CheckedResult, moved: float, least: float) -> dict[str, Any]:
     """A warning for a factor that all elements of a half type share, below the limit of a whole result: more than an
     ordinary kernel has, and the same in small and large numbers, in those of both signs, here and there.
     """
@@ -311,7 +311,7 @@ class _Parts:
 
     def __init__(
         self,
-        result: Result,
+        result: CheckedResult,
         limits: Limits,
         products: Any,
         squares: Any,

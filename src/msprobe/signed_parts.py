@@ -23,7 +23,7 @@ def axes_of(shape: tuple[int, ...]) -> list[int]:
 
 
 class Division(NamedTuple):
-    """Parts of a result: ``kept`` are the dimensions whose indices tell one from the others, ``blocks`` how many
+    """Parts of a result: ``kept`` are the dimensions whose indices distinguish one from the others, ``blocks`` how many
     neighbours along each of them are one part.
     """
 

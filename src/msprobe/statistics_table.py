@@ -29,7 +29,7 @@ NUMBERS = (
     "second",  # the sum of the squares of element - mean, in a unit of the kernel's choice; none of bool or single
     "fourth",  # the sum of its fourth powers, in the same unit
 )
-# What a record tells whatever is asked for: counts, and whether an element is not finite.
+# What a record says whatever is asked for: counts, and whether an element is not finite.
 ALWAYS = frozenset({"count", "single", "nan", "inf", "zero"})
 
 Numbers = Mapping[str, Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from monitored_ranks import launch
 
-from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 
 pytestmark = [
     pytest.mark.trainers,
@@ -28,7 +28,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_slices_are_the_weights_that_deepspeed_makes_of_them(saved: Path, stage: str) -> None:
-    found = compare_checkpoints(Request(str(saved / stage), str(saved / stage / "whole.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(saved / stage), str(saved / stage / "whole.pt")))
     assert len(found.second.weights) == 7
     assert {row.kind for row in found.rows} == {"equal"}, found.rows[:3]
     assert found.first.iteration == 3

@@ -11,7 +11,7 @@ import torch
 from monitored_ranks import launch
 from safetensors.torch import save_file
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
 
 def _is_there() -> bool:
@@ -37,8 +37,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def compared(first: Path, second: Path) -> Comparison:
-    return compare_checkpoints(Request(str(first), str(second)))
+def compared(first: Path, second: Path) -> CheckpointComparison:
+    return compare_checkpoints(CheckpointRequest(str(first), str(second)))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from command_line import call
 
-from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,7 +25,7 @@ def test_shards_of_two_ranks_are_the_whole_model_and_its_moments(tmp_path: Path)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr[-20_000:]
     assert len(list((tmp_path / "dcp").glob("*.distcp"))) == 2
-    found = compare_checkpoints(Request(str(tmp_path / "dcp"), str(tmp_path / "whole.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(tmp_path / "dcp"), str(tmp_path / "whole.pt")))
     assert found.first.iteration == found.second.iteration == 2
     assert len(found.first.weights) == 6
     moments = [name for name in found.first.optimizer if name.endswith("exp_avg")]
@@ -39,7 +39,7 @@ def test_shards_of_two_ranks_are_the_whole_model_and_its_moments(tmp_path: Path)
     assert bytes(data).count(sought) == 1
     data[data.index(sought)] ^= 1
     block.write_bytes(bytes(data))
-    changed = compare_checkpoints(Request(str(tmp_path / "dcp"), str(tmp_path / "whole.pt")))
+    changed = compare_checkpoints(CheckpointRequest(str(tmp_path / "dcp"), str(tmp_path / "whole.pt")))
     assert [(row.name, row.kind) for row in changed.rows if row.kind != "equal"] == [("0.weight", "changed")]
 
 
@@ -56,11 +56,11 @@ def test_models_that_transformers_saves_in_shards(tmp_path: Path) -> None:
     assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
     torch.save(model.state_dict(), tmp_path / "state.pt")
     for other in ("shards", "state.pt"):
-        found = compare_checkpoints(Request(str(tmp_path / "whole"), str(tmp_path / other)))
+        found = compare_checkpoints(CheckpointRequest(str(tmp_path / "whole"), str(tmp_path / other)))
         assert found.counts == {"equal": len(model.state_dict())}
     # The bodies alone: names without the prefix of the head.
     torch.save(model.model.state_dict(), tmp_path / "body.pt")
-    found = compare_checkpoints(Request(str(tmp_path / "shards"), str(tmp_path / "body.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(tmp_path / "shards"), str(tmp_path / "body.pt")))
     assert found.counts == {"missing": 1, "equal": len(model.model.state_dict())}
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight.mul_(1.5)

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from msprobe.integrations.vllm import weight_check
-from msprobe.rollout.compared import Compared
+from msprobe.rollout.compared import RolloutAnswer
 from msprobe.rollout.torch.comparing import compare_engine
 
 from .contracts import CONTRACTS, named, trainer_rows
@@ -38,7 +38,7 @@ class Score:
         self.accused: list[str] = []
         self.planted = self.healthy = self.contracts = 0
 
-    def planted_one(self, one: Planted, found: Compared) -> None:
+    def planted_one(self, one: Planted, found: RolloutAnswer) -> None:
         """Count a mismatch."""
         self.planted += 1
         first = found.all_findings[0] if found.all_findings else None
@@ -59,7 +59,7 @@ class Score:
             self.missed.append(name)
         print(f"{'first ' if right else 'MISSED'} {name}: {found}", flush=True)
 
-    def healthy_one(self, name: str, found: Compared) -> None:
+    def healthy_one(self, name: str, found: RolloutAnswer) -> None:
         """Count a healthy pair."""
         self.healthy += 1
         if (found.status, found.exit_code) != ("agree", 0):
@@ -73,7 +73,7 @@ class Score:
         )
 
 
-def compared(roll: Path, model: str) -> Compared:
+def compared(roll: Path, model: str) -> RolloutAnswer:
     """One comparison, as the command makes it."""
     return compare_engine(str(roll), model)
 

@@ -125,7 +125,8 @@ def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("count", "engine"), [(0, "local"), (-1, "ray"), (2, "dask")])
 def test_wrong_workers_are_refused(count: int, engine: Engine) -> None:
-    with pytest.raises(InvalidInputError):
+    wrong = {"engine": engine} if engine == "dask" else {"count": count}
+    with raising(InvalidInputError, "engine-unknown" if engine == "dask" else "jobs-too-few", **wrong):
         Workers(count, engine)
 
 

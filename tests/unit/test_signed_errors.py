@@ -9,7 +9,7 @@ import pytest
 
 from msprobe.precheck.side.elements import unit_in_last_place
 from msprobe.precheck.slopes import Pool
-from msprobe.signed_errors import Result, SignedErrors, judge_signed
+from msprobe.signed_errors import CheckedResult, SignedErrors, judge_signed
 
 RANDOM = np.random.default_rng(0)
 
@@ -33,7 +33,7 @@ def judged(reference: Any, candidate: Any, dtype: str = "bfloat16", own: Any = N
     unit = unit_in_last_place(reference, dtype, np)
     scale = np.maximum(unit, np.sqrt(np.mean(reference**2)) * EPSILON[dtype] / 8)
     errors = None if own is None else own - reference
-    return judge_signed(Result(reference, candidate - reference, unit, scale, EPSILON[dtype], errors))
+    return judge_signed(CheckedResult(reference, candidate - reference, unit, scale, EPSILON[dtype], errors))
 
 
 @pytest.mark.parametrize("dtype", EPSILON)
@@ -154,8 +154,8 @@ def test_arrays_of_torch_and_of_numpy_are_judged_alike() -> None:
         candidate = rounded(candidate, "bfloat16")
         unit = unit_in_last_place(values, "bfloat16", np)
         arrays = values, candidate - values, unit, unit
-        ours = judge_signed(Result(*arrays, 2.0**-7))
-        theirs = judge_signed(Result(*map(torch.tensor, arrays), 2.0**-7))
+        ours = judge_signed(CheckedResult(*arrays, 2.0**-7))
+        theirs = judge_signed(CheckedResult(*map(torch.tensor, arrays), 2.0**-7))
         assert ours[:2] == theirs[:2]
         assert ours[2:] == pytest.approx(theirs[2:])
 
@@ -196,7 +196,7 @@ def test_numbers_that_are_all_rounded_one_way_are_a_warning(way: str) -> None:
     steps = WAYS.get(way, np.trunc if way == "equal numbers" else np.rint)
     given = reference * (1 - 0.5 / 192) if way.startswith("a factor") else reference
     errors, units = steps(given) - reference, np.ones_like(reference)
-    found = judge_signed(Result(reference, errors, units, units, 2.0**-7))
+    found = judge_signed(CheckedResult(reference, errors, units, units, 2.0**-7))
     if way in WAYS:
         assert found.status == "Warning"
         assert found.strength < 1

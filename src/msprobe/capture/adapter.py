@@ -1,6 +1,6 @@
 """What the core asks of a framework, and nothing more.
 
-An adapter tells the core of calls and passes (:class:`msprobe.capture.units.UnitRecorder`) and answers these
+An adapter notifies the core of calls and passes (:class:`msprobe.capture.units.UnitRecorder`) and answers these
 questions. Arguments and results are the framework's own objects; the core looks into containers only.
 """
 
@@ -103,10 +103,10 @@ class ListenerSupport(Protocol):
         """Before a call or pass: what must be known of its arguments to find their gradients. None: there are none."""
 
     def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
-        """It has returned: tell the bus of its gradients when they come."""
+        """It has returned: notify the bus of its gradients when they come."""
 
     def watch_parameters(self, name: str, module: Any) -> None:
-        """A module is about to run: tell the bus of the gradients of its parameters when they come."""
+        """A module is about to run: notify the bus of the gradients of its parameters when they come."""
 
 
 class NoGradients:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_mistakes, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, did_you_mean, raise_mistakes, shown
 from msprobe.messages import said
 
 LIST_FILE = "support_wrap_ops.yaml"
@@ -49,7 +49,7 @@ def api_list(package: str, file: str | None, known: Known) -> Groups:
     return groups
 
 
-def _read(source: Source, shipped: Groups, known: Known) -> tuple[Groups, list[Mistake]]:
+def _read(source: ConfigSource, shipped: Groups, known: Known) -> tuple[Groups, list[Mistake]]:
     value = source.document.value
     if not isinstance(value, dict):
         return {}, [source.mistake((), said("api-groups-wrong", shown(value)))]
@@ -68,7 +68,11 @@ def _read(source: Source, shipped: Groups, known: Known) -> tuple[Groups, list[M
 
 
 def _wrong_names(
-    source: Source, group: str, names: list[Any], shipped: tuple[str, ...], has: Callable[[str], bool] | None
+    source: ConfigSource,
+    group: str,
+    names: list[Any],
+    shipped: tuple[str, ...],
+    has: Callable[[str], bool] | None,
 ) -> list[Mistake]:
     usual = frozenset(shipped)
     mistakes = []

@@ -1,6 +1,6 @@
 """Doing something before and after a call of another function.
 
-With the C extension no frame of ours is on the stack while the function runs: what it warns of is told of the
+With the C extension no frame of ours is on the stack while the function runs: what it warns of is attributed to the
 user's line, its traceback shows the user's program alone, and who counts frames counts right.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.capture import native
 
-# What to call, with what, and what to tell `after` (None: it is not called).
+# What to call, with what, and what to say `after` (None: it is not called).
 Plan = tuple[Callable[..., Any], Sequence[Any], "dict[str, Any] | None", Any]
 
 
@@ -37,7 +37,7 @@ class AroundPython:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function, given, words, token = self.before(*args, **kwargs)
         if not isinstance(function, types.FunctionType):
-            # What C++ warns of is told of the innermost frame.
+            # What C++ warns of is attributed to the innermost frame.
             given, function = (function, *given), _call_from(sys._getframe(1))
         if token is None:
             return function(*given, **(words or {}))

@@ -47,7 +47,9 @@ def add_gradients(
 
 
 def merged_arguments(arguments: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
-    """Of (path, what tells the tensor): the paths of those that are the same tensor as an earlier one, and its path."""
+    """Of (path, what identifies the tensor): the paths of those that are the same tensor as an earlier one, and its
+    path.
+    """
     first: dict[Hashable, str] = {}
     return {path: known for path, key in arguments if (known := first.setdefault(key, path)) != path}
 

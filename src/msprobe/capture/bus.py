@@ -1,8 +1,8 @@
-"""Who listens, and how they are told: the middle between what notices and who wants to know.
+"""Who listens, and how they are reported: the middle between what notices and who wants to know.
 
 :class:`Bus` knows the listeners of a run, which of them are on in this step, and how what goes by a name reaches them
-(:mod:`msprobe.capture.routes`). It tells them one by one: unseen, so that what a listener computes is recorded by
-nobody and leaves random generators and the grad mode as they were, and apart, so that one that raises is told of once
+(:mod:`msprobe.capture.routes`). It says them one by one: unseen, so that what a listener computes is recorded by
+nobody and leaves random generators and the grad mode as they were, and apart, so that one that raises is reported once
 and dropped. How calls and passes come here: :mod:`msprobe.capture.relayed`.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msprobe import log
 from msprobe.capture.adapter import ListenerSupport
-from msprobe.capture.events import Event, Kind, Step
+from msprobe.capture.events import Event, EventKind, Step
 from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result, Values
 from msprobe.capture.relayed_units import RelayedPass
 from msprobe.capture.routes import Listening, Route, matches, numbers_of, routes_of
@@ -34,7 +34,7 @@ class PassesOfThread(threading.local):
 
 
 class Bus:
-    """The listeners of one run, told of what happens in it."""
+    """The listeners of one run, notified of what happens in it."""
 
     def __init__(self, session: Session, support: ListenerSupport) -> None:
         self.session = session
@@ -43,11 +43,11 @@ class Bus:
         self._listening: list[Listening] = []
         # Those that are on in this step, and what was decided for them.
         self.active: list[Listening] = []
-        self._routes: dict[tuple[Kind, str], tuple[Route, ...]] = {}
+        self._routes: dict[tuple[EventKind, str], tuple[Route, ...]] = {}
         # The models themselves, by name, where the dump does not have them: for those who ask for them.
         self.roots: frozenset[str] = frozenset()
         self._unmet = UnmetWants()
-        # Those that were told that this step begins.
+        # Those that were reported that this step begins.
         self._begun: list[Listening] = []
         self._step: Step | None = None
         # Of this step, asked for once.
@@ -58,7 +58,7 @@ class Bus:
     # ---------------------------------------------------------------- who listens
 
     def add(self, listener: Any) -> None:
-        """Tell ``listener`` from the next start on. Raises InvalidInputError if it is none, or is here already."""
+        """Notify ``listener`` from the next start on. Raises InvalidInputError if it is none, or is here already."""
         if not isinstance(listener, (Observer, Changer)):
             raise InvalidInputError(said("listener-of-wrong-class", type(listener).__name__))
         if any(one.listener is listener for one in self._listening):
@@ -66,7 +66,7 @@ class Bus:
         self._listening.append(Listening(listener))
 
     def remove(self, listener: Any) -> None:
-        """Tell ``listener`` no more; one that does not listen is left alone."""
+        """Notify ``listener`` no more; one that does not listen is left alone."""
         for one in self._listening:
             if one.listener is listener:
                 one.dropped = True
@@ -78,7 +78,7 @@ class Bus:
 
     @property
     def has_listeners(self) -> bool:
-        """True if somebody may want to be told in some step."""
+        """True if somebody may want to be reported in some step."""
         return any(not one.dropped for one in self._listening)
 
     # ---------------------------------------------------------------- a step
@@ -141,12 +141,12 @@ class Bus:
         self._unmet.end_step(begun)
 
     def end_listening(self) -> None:
-        """Nothing more will be told: whoever asked for names that nothing had is told so."""
+        """Nothing more will be reported: whoever asked for names that nothing had is notified."""
         self._unmet.end_listening(self._listening)
 
     # ---------------------------------------------------------------- what they want
 
-    def wants(self, kind: Kind) -> bool:
+    def wants(self, kind: EventKind) -> bool:
         """True if somebody who is on wants events of this kind."""
         return any(kind in one.wants.kinds for one in self.active)
 
@@ -171,7 +171,7 @@ class Bus:
                 is_wanted = True
         return is_wanted
 
-    def routes(self, kind: Kind, key: str) -> tuple[Route, ...]:
+    def routes(self, kind: EventKind, key: str) -> tuple[Route, ...]:
         """How what goes by ``key`` reaches those who are on; decided once."""
         routes = self._routes.get((kind, key))
         if routes is None:
@@ -189,7 +189,7 @@ class Bus:
             return self.active
         return [one for one in self.active if one.wants.names or one.wants.modules]
 
-    def open_routes(self, kind: Kind, key: str, number: int) -> list[Route]:
+    def open_routes(self, kind: EventKind, key: str, number: int) -> list[Route]:
         """Those of :meth:`routes` that this one event takes."""
         routes = self.routes(kind, key)
         if not routes:
@@ -205,7 +205,7 @@ class Bus:
         relayed = self.thread.passes
         return f"{relayed[-1].key}.forward.{relayed[-1].number}" if relayed else None
 
-    # ---------------------------------------------------------------- telling
+    # ---------------------------------------------------------------- reporting
 
     def call(self, listening: Listening, method: Callable[..., Any], *shown: Any, tensors: Sequence[Any] = ()) -> Any:
         """Call a method of a listener; what it returns. One that raises, or writes to ``tensors``, is dropped."""
@@ -249,7 +249,7 @@ class Bus:
     def after(
         self, routes: Sequence[Route], event: Any, result: Any, behind: bool = False, kept: Sequence[Any] = ()
     ) -> tuple[Any] | None:
-        """Tell the changers that it has happened. ``(result,)``: what they put in place of the result, else None.
+        """Notify the changers that it has happened. ``(result,)``: what they put in place of the result, else None.
         ``kept``: tensors whose memory nobody may write to.
         """
         found: tuple[Any] | None = None
@@ -275,7 +275,7 @@ class Bus:
         return found
 
     def show(self, routes: Sequence[Route], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
-        """Tell all among ``routes`` of what has no other result: only what tensors hold may be changed."""
+        """Notify all among ``routes`` of what has no other result: only what tensors hold may be changed."""
         for route in routes:
             if route.forward:
                 listening = route.listening
@@ -296,8 +296,8 @@ class Bus:
             self._drop(listening, getattr(listening.listener, moment), event, error)
 
     def afterwards(self, work: Callable[[], None], place: int = 0) -> None:
-        """Do ``work`` when the optimizer step that is being told of is over, and nobody goes through its hooks any
-        more: hooks may be put and taken away then. Work with a lower ``place`` comes first.
+        """Do ``work`` when the optimizer step that listeners are being notified of is over, and nobody goes through its
+        hooks any more: hooks may be put and taken away then. Work with a lower ``place`` comes first.
         """
         self._waiting.append((place, work))
 
@@ -308,21 +308,21 @@ class Bus:
             self.session.guard(work)
 
     def show_before(self, routes: Sequence[Route], event: Any, tensors: Sequence[Any] = ()) -> None:
-        """Tell the observers among ``routes`` that something is about to happen."""
+        """Notify the observers among ``routes`` that something is about to happen."""
         for route in routes:
             listener = route.listening.listener
             if isinstance(listener, Observer) and route.forward:
                 self.call(route.listening, listener.before, event, tensors=tensors)
 
     def show_after(self, routes: Sequence[Route], event: Any, result: Any, tensors: Sequence[Any] = ()) -> None:
-        """Tell the observers that it has happened."""
+        """Notify the observers that it has happened."""
         for route in routes:
             listener = route.listening.listener
             if isinstance(listener, Observer) and route.forward:
                 self.call(route.listening, listener.after, event, result, tensors=tensors)
 
     def show_failure(self, routes: Sequence[Route], failure: Any) -> None:
-        """Tell everybody who was told of its beginning that it has raised."""
+        """Notify everybody who was notified of its beginning that it has raised."""
         for route in routes:
             if route.forward:
                 self.call(route.listening, route.listening.listener.failed, failure)
@@ -330,7 +330,7 @@ class Bus:
     def show_gradient(
         self, routes: Sequence[Route], event: Any, in_place_of: Callable[[Any, Any], Any] | None = None
     ) -> tuple[Any] | None:
-        """Tell those who want gradients of one. ``(gradient,)``: what a changer puts in its place, else None.
+        """Notify those who want gradients of one. ``(gradient,)``: what a changer puts in its place, else None.
 
         ``in_place_of(own, given)`` makes of what is given what the backward pass goes on with, or raises ValueError.
         """

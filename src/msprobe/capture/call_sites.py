@@ -1,7 +1,8 @@
 """How a call was written, read off the instruction that makes it.
 
-Which arguments were given by keyword, and whether an operator or a call is being executed, is not told to a function
-that is called; the code of its caller knows. A place is a code object and the offset of the instruction that runs.
+Which arguments were given by keyword, and whether an operator or a call is being executed, is not reported to a
+function that is called; the code of its caller knows. A place is a code object and the offset of the instruction that
+runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Form(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def form_of_call(code: types.CodeType, lasti: int) -> Form | None:
-    """How the call at ``lasti`` of ``code`` was written; None if the code does not tell (``f(*args)``, operators)."""
+    """How the call at ``lasti`` of ``code`` was written; None if the code does not say (``f(*args)``, operators)."""
     instructions = list(dis.get_instructions(code))
     # While a Python function runs, its caller may stand on the inline cache behind the call.
     place = bisect_right(instructions, lasti, key=lambda instruction: instruction.offset) - 1

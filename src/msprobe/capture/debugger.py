@@ -153,7 +153,7 @@ class Debugger:
     @classmethod
     @answers_user
     def add(cls, listener: Any) -> None:
-        """Tell ``listener`` (an Observer or a Changer of ``msprobe.listeners``) of what happens between start and
+        """Notify ``listener`` (an Observer or a Changer of ``msprobe.listeners``) of what happens between start and
         stop, from the next start on: in the steps and ranks of its own cadence, whether these are dumped or not.
         """
         cls._require().recorder.bus.add(listener)
@@ -161,7 +161,7 @@ class Debugger:
     @classmethod
     @answers_user
     def remove(cls, listener: Any) -> None:
-        """Tell ``listener`` nothing more."""
+        """Notify ``listener`` nothing more."""
         cls._require().recorder.bus.remove(listener)
 
     # ---------------------------------------------------------------- as a block

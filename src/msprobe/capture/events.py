@@ -16,11 +16,11 @@ from typing import Any, Literal
 from msprobe.capture.stacks import CallStack
 from msprobe.messages import said
 
-Kind = Literal["call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved"]
+EventKind = Literal["call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved"]
 Direction = Literal["forward", "backward"]
 Side = Literal["argument", "result"]
 
-KINDS: frozenset[Kind] = frozenset(
+KINDS: frozenset[EventKind] = frozenset(
     ("call", "pass", "parameter_gradient", "accumulated_gradient", "optimizer", "collective", "saved")
 )
 DIRECTIONS: frozenset[Direction] = frozenset(("forward", "backward"))

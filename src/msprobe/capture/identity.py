@@ -1,5 +1,5 @@
-"""Collections of objects of the user's, which are told apart by what they are alone: their ``==`` and ``hash`` may be
-overridden, raise, or be switched off.
+"""Collections of objects of the user's, which are distinguished by what they are alone: their ``==`` and ``hash`` may
+be overridden, raise, or be switched off.
 
 Nothing is kept alive. What is gone is in no collection any more.
 """

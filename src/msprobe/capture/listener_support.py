@@ -37,4 +37,4 @@ def _kind(value: Any, tensors: type) -> str:
     if isinstance(value, tensors):
         dtype = str(value.dtype).lower().removeprefix("torch.")  # type: ignore[attr-defined]
         return said("tensor-of-shape", dtype, list(value.shape))  # type: ignore[attr-defined]
-    return f"a {type(value).__name__}"
+    return said("value-of-type", type(value).__name__)

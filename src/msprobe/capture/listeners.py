@@ -2,10 +2,10 @@
 
 An :class:`Observer` looks. It is given no way to change anything: what its methods return is not looked at. A
 :class:`Changer` may give a call other arguments or another result, and names in ``changes`` what it changes; nothing
-else does it reach. Both say in ``wants`` what they are told of, and in ``cadence`` in which steps.
+else does it reach. Both say in ``wants`` what they are notified of, and in ``cadence`` in which steps.
 
 What a listener computes in a callback is recorded by nobody and has no gradient; random generators and the grad mode
-are put back as they were. A listener that raises is told of once in the log and is told of nothing more.
+are put back as they were. A listener that raises is reported once in the log and is notified of nothing more.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from msprobe.capture.events import (
     AccumulatedGradient,
     Direction,
     Event,
+    EventKind,
     Failure,
     Gradient,
-    Kind,
     ParameterGradient,
     Step,
 )
@@ -32,7 +32,7 @@ from msprobe.messages import joined, said
 
 @dataclass(frozen=True)
 class Wants:
-    """What a listener is told of.
+    """What a listener is notified of.
 
     ``kinds``: kinds of events. ``names``: patterns (``*``, ``?``, ``[..]``) of which one has to match, over names
     without direction and number (``Functional.linear``, ``Module.encoder.*.Linear``), or one call with its number
@@ -45,7 +45,7 @@ class Wants:
     InvalidInputError for an unknown kind or direction.
     """
 
-    kinds: Collection[Kind] = KINDS
+    kinds: Collection[EventKind] = KINDS
     names: Sequence[str] = ()
     modules: Sequence[str] = ()
     directions: Collection[Direction] = DIRECTIONS
@@ -76,7 +76,7 @@ class Wants:
 
 @dataclass(frozen=True)
 class Cadence:
-    """In which steps and ranks a listener is told of anything.
+    """In which steps and ranks a listener is notified of anything.
 
     ``steps``: these alone; None: all. ``every``: of these, every n-th from ``first`` on: those whose distance from
     ``first`` is a multiple of it. ``last``: none after this one. ``ranks``: None: all; a single process is rank 0.
@@ -152,7 +152,7 @@ class Result:
 @dataclass(frozen=True)
 class Values:
     """What tensors of an optimizer step (weights, gradients, moments) or of a collective (its buffers) are to hold:
-    pairs of a tensor that the event has told of, and its values, of the same shape. They are written in place, and
+    pairs of a tensor that the event has shown, and its values, of the same shape. They are written in place, and
     torch does not count it as a write of the program.
     """
 
@@ -189,7 +189,7 @@ class Listener:
         """A gradient has come."""
 
     def failed(self, event: Failure) -> None:
-        """What was told of by ``before`` has raised."""
+        """What was reported by ``before`` has raised."""
 
     def step_begin(self, event: Step) -> None:
         """Recording begins in a step."""

@@ -14,7 +14,7 @@ _Own = TypeVar("_Own", bound="Listening")
 
 
 class Listening:
-    """Tells listeners of what happens between ``start`` and ``stop``, and writes nothing.
+    """Notifies listeners of what happens between ``start`` and ``stop``, and writes nothing.
 
     ::
 
@@ -35,28 +35,28 @@ class Listening:
             self.recorder.bus.add(listener)
 
     def add(self, listener: Any) -> None:
-        """Tell one more, from the next start on."""
+        """Notify one more, from the next start on."""
         self.recorder.bus.add(listener)
 
     def remove(self, listener: Any) -> None:
-        """Tell ``listener`` nothing more."""
+        """Notify ``listener`` nothing more."""
         self.recorder.bus.remove(listener)
 
     def start(self, model: Any = None) -> None:
-        """Begin to tell, in the steps and ranks of each listener's cadence. ``model``: as a debugger's start takes it;
-        needed for passes of modules and gradients of parameters.
+        """Begin to notify, in the steps and ranks of each listener's cadence. ``model``: as a debugger's start takes
+        it; needed for passes of modules and gradients of parameters.
         """
         raise NotImplementedError
 
     @answers_user
     def stop(self) -> None:
-        """Tell nothing more until the next start; nothing is left attached."""
+        """Say nothing more until the next start; nothing is left attached."""
         if self.recorder.session.recording:
             self.recorder.stop()
 
     @answers_user
     def next_step(self) -> None:
-        """This iteration is over: the listeners are told, and all numbers begin at zero again."""
+        """This iteration is over: the listeners are reported, and all numbers begin at zero again."""
         self.recorder.next_step()
 
     def step(self: _Own, model: Any = None) -> _Iteration:
@@ -65,7 +65,7 @@ class Listening:
 
     @answers_user
     def close(self) -> None:
-        """It is over: the step that was not ended is told as ended, and nothing is left attached."""
+        """It is over: the step that was not ended is reported as ended, and nothing is left attached."""
         self.recorder.close(is_end=False)
 
     def __enter__(self: _Own) -> _Own:

@@ -161,8 +161,8 @@ _faults: list[str] = []
 
 
 def fault_of_memo(error: BaseException) -> bool:
-    """Told by a `Memo` of an error of its own; True: it is to leave everything to Python. Python has taken over for the
-    tensor at hand in any case.
+    """Called by a `Memo` of an error of its own; True: it is to leave everything to Python. Python has taken over for
+    the tensor at hand in any case.
     """
     text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     _faults.append(text)

@@ -1,4 +1,4 @@
-"""What came of a recording, for the line that its end is told with: which steps are there, which never came."""
+"""What came of a recording, for the line that its end is reported with: which steps are there, which never came."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class _Folder:
         return is_new
 
 
-class Outcome:
-    """Fed by the sessions of one debugger; :meth:`lines` tells what is new since it was last asked."""
+class RecordingOutcome:
+    """Fed by the sessions of one debugger; :meth:`lines` says what is new since it was last asked."""
 
     def __init__(self) -> None:
         self._folders: dict[str, _Folder] = {}
@@ -119,7 +119,7 @@ class Outcome:
         """Nothing that came so far is worth a line."""
         self._is_new = False
 
-    # ---------------------------------------------------------------- told at the end
+    # ---------------------------------------------------------------- reported at the end
 
     def lines(self, settings: Settings) -> list[tuple[bool, str]]:
         """What to say: whether it is a warning, and the sentence. Nothing if nothing has come since the last time."""

@@ -49,7 +49,7 @@ def _all_of_it(name: str, part: str, value: Any) -> Any:
 class OverflowCheck:
     """Decides which records are kept, saves their tensors, and ends the recording after ``overflow_nums`` of them.
 
-    ``conclusive(name, part, value)`` gives what of one part of a record tells something if it holds an infinity or NaN.
+    ``conclusive(name, part, value)`` gives what of one part of a record says something if it holds an infinity or NaN.
     """
 
     def __init__(self, session: Session, conclusive: Callable[[str, str, Any], Any] = _all_of_it) -> None:
@@ -63,7 +63,7 @@ class OverflowCheck:
         self._reported.clear()
 
     def __call__(self, name: str, tree: dict[str, Any]) -> bool:
-        """True if the record has an infinity or NaN in it that tells something; then its tensors are saved."""
+        """True if the record has an infinity or NaN in it that says something; then its tensors are saved."""
         session = self.session
         if session.ended or not self._is_hit(name, tree):
             return False
@@ -108,7 +108,7 @@ class FailureCheck:
         """A new step: nothing is remembered of the last one."""
 
     def __call__(self, name: str, tree: dict[str, Any]) -> bool:
-        """True if the record tells of an error."""
+        """True if the record reports an error."""
         if self.session.ended or "error" not in tree:
             return False
         for leaf in leaves_of(tree):

@@ -12,7 +12,7 @@ class Ranks:
     """Where a framework's programs find their rank.
 
     ``communication``: rank and number of ranks, None while it is not initialised. ``rank_name``, ``world_names``:
-    environment variables by which launchers tell the same; of several for the number the first that has one counts.
+    environment variables by which launchers say the same; of several for the number the first that has one counts.
     """
 
     communication: Callable[[], tuple[int, int] | None]

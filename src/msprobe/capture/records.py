@@ -151,7 +151,7 @@ class Describer:
         # Exact type -> how to describe it. Containers and types met for the first time take the long way
         # below.
         self.by_type: dict[type, Describe] = {**PLAIN, **own_types}
-        # Told of errors that cost a value; the rest of the record is kept.
+        # Notified of errors that cost a value; the rest of the record is kept.
         self.failed: Callable[[Exception], None] = lambda error: None
 
     def describe(self, value: Any) -> Tree:

@@ -12,7 +12,7 @@ from msprobe.capture.routes import Route, routes_around_dump
 
 
 class RelayedCollective:
-    """A collective that listeners are told of, until it is over; ``dumped``: what the dumper made of it."""
+    """A collective that listeners are notified of, until it is over; ``dumped``: what the dumper made of it."""
 
     __slots__ = ("dumped", "event", "routes")
 
@@ -79,7 +79,7 @@ class RelayedCollectives:
 
 
 def _event_of(begun: Any) -> Collective | None:
-    """What is told of it, once."""
+    """What is notified of it, once."""
     if type(begun) is not RelayedCollective:
         return None
     event, begun.event = begun.event, None

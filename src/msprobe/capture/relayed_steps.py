@@ -15,7 +15,7 @@ SKIPPED = "the step was skipped: the gradients are not finite"
 
 
 class RelayedStep:
-    """A step that listeners are told of, until it is over; ``dumped``: what the dumper made of it."""
+    """A step that listeners are notified of, until it is over; ``dumped``: what the dumper made of it."""
 
     __slots__ = ("dumped", "event", "routes")
 
@@ -85,7 +85,7 @@ class RelayedSteps:
             self.bus.show(rest, "after", relayed.event, None)
 
     def skip_step(self, begun: Any) -> None:
-        """See the protocol. Listeners are told that it has failed."""
+        """See the protocol. Listeners are reported that it has failed."""
         dumped = begun.dumped if type(begun) is RelayedStep else begun
         if dumped is not None:
             self.session.guard(self.dumper.skip_step, dumped)

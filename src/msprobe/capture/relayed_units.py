@@ -1,4 +1,6 @@
-"""What listeners are told of, between its beginning and its end, and on to its backward: a call, a pass of a module."""
+"""What listeners are notified of, between its beginning and its end, and on to its backward: a call, a pass of a
+module.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from msprobe.capture.session import Session
 
 
 class Relayed:
-    """A call or pass that listeners are told of, between its beginning and its end, and on to its backward."""
+    """A call or pass that listeners are notified of, between its beginning and its end, and on to its backward."""
 
     # What gradients are looked for by: a call is no pass, and what was there before says nothing to listeners.
     module: Any = None

@@ -1,4 +1,6 @@
-"""Who is told of what: decided once for each name when it is first met in a step with other listeners than before."""
+"""Who is notified of what: decided once for each name when it is first met in a step with other listeners than
+before.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from msprobe.capture.events import Direction, Kind, path_of
+from msprobe.capture.events import Direction, EventKind, path_of
 from msprobe.capture.listeners import Changer, Listener, Observer, Wants
 
 # Kinds of events that belong to a module, whose path decides.
-OF_MODULES: frozenset[Kind] = frozenset(("pass", "parameter_gradient", "accumulated_gradient"))
+OF_MODULES: frozenset[EventKind] = frozenset(("pass", "parameter_gradient", "accumulated_gradient"))
 
 
 class Listening:
-    """A listener, and whether it is (still) to be told of anything."""
+    """A listener, and whether it is (still) to be notified of anything."""
 
     __slots__ = (
         "behind",
@@ -76,7 +78,7 @@ def routes_around_dump(routes: Sequence[Route]) -> tuple[list[Route], list[Route
     return early, [route for route in routes if route not in early]
 
 
-def routes_of(active: Sequence[Listening], kind: Kind, key: str) -> tuple[Route, ...]:
+def routes_of(active: Sequence[Listening], kind: EventKind, key: str) -> tuple[Route, ...]:
     """How what goes by ``key`` reaches the listeners, those that change something first."""
     found: list[Route] = []
     for listening in sorted(active, key=lambda one: one.changer is None):

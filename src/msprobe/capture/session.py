@@ -1,6 +1,6 @@
 """One recording session: which steps and ranks, what number a call gets, where its record goes.
 
-The session knows no framework. An adapter tells it what happens (a call, a module pass, a gradient) in the
+The session knows no framework. An adapter notifies it of what happens (a call, a module pass, a gradient) in the
 form of names and trees; the session decides whether it is wanted, numbers it, keeps the order and hands it to
 the store.
 
@@ -22,7 +22,7 @@ from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.filters import EntryFilter
 from msprobe.capture.late_records import Check, LateRecords, is_late
-from msprobe.capture.outcome import Outcome, named_numbers
+from msprobe.capture.outcome import RecordingOutcome, named_numbers
 from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorSink
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
@@ -64,7 +64,7 @@ class ThreadState(threading.local):
         self.muted = 0
 
     def forget_passes(self) -> None:
-        """No thread runs a module that is watched: what a thread has begun, it will not tell the end of."""
+        """No thread runs a module that is watched: what a thread has begun, it will not say the end of."""
         for passes in list(self._passes.values()):
             passes.clear()
 
@@ -89,7 +89,7 @@ class ThreadState(threading.local):
 
 
 class Session:
-    """See the module's text. ``rank`` tells the rank of this process, None if there is no process group."""
+    """See the module's text. ``rank`` says the rank of this process, None if there is no process group."""
 
     def __init__(self, settings: Settings, framework: str, rank: Callable[[], int | None], stacks: CallStacks) -> None:
         self.settings = settings
@@ -128,7 +128,7 @@ class Session:
         # The number of the next step, where it is not the next number.
         self._next_number: int | None = None
         # Work to finish before the files of a step are written; each returns nothing and may put records.
-        # Whether what looks like an error of ours is one of the program's, which it is told of itself.
+        # Whether what looks like an error of ours is one of the program's, which it is notified of itself.
         self.is_of_program: Callable[[BaseException], bool] = lambda error: False
         self.before_publish: list[Callable[[], None]] = []
         self.at_step_end: list[Callable[[], None]] = []
@@ -152,7 +152,7 @@ class Session:
 
         # How many ranks the program has.
         self.world: Callable[[], int] = lambda: 1
-        self.outcome = Outcome()
+        self.outcome = RecordingOutcome()
 
         # Not when something fails in the middle of a training.
         importlib.import_module("msprobe.messages.catalogue")
@@ -296,7 +296,7 @@ class Session:
     def close(self, is_end: bool = True) -> None:
         """The program ends: write what there is. A step that was being recorded is marked as incomplete.
 
-        ``is_end`` False: only these settings end, others take their place; what came of it all is told later.
+        ``is_end`` False: only these settings end, others take their place; what came of it all is reported later.
         """
         interrupted, self.recording = self.recording, False
         begun = self._begun or self.step > 0

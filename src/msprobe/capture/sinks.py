@@ -21,7 +21,7 @@ from msprobe.store.writer import DumpWriter
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What a sink is told of a step before its first record.
+    """What a sink gets of a step before its first record.
 
     ``header``: what a dump says of itself (task, level, framework). ``extra``: keys of our own beside it. ``kind``:
     "debug" for variables that are saved by hand.
@@ -117,7 +117,7 @@ class Sink(Protocol):
 
     @property
     def place(self) -> str | None:
-        """Where to look for them, which the end of the recording tells; None: nobody has to be told."""
+        """Where to look for them, which the end of the recording says; None: nobody has to be reported."""
 
     def begin(self, facts: StepFacts) -> StepSink:
         """A step has its first record, or goes on without one."""

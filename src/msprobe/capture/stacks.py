@@ -48,7 +48,7 @@ class CallStack:
     """One distinct call stack.
 
     ``source`` is ``file:line`` of the innermost frame that belongs to neither the framework nor msprobe;
-    ``recompute`` tells that the framework is repeating a forward pass; ``depth`` is the number of frames, those that
+    ``recompute`` says that the framework is repeating a forward pass; ``depth`` is the number of frames, those that
     are not written included.
     """
 
@@ -76,7 +76,7 @@ class CallStack:
 class CallStacks:
     """All call stacks of a session, each kept once.
 
-    ``is_framework(file)`` tells the framework's own files, ``is_recompute(code)`` the functions below which
+    ``is_framework(file)`` says the framework's own files, ``is_recompute(code)`` the functions below which
     the framework repeats a forward pass, ``hidden(code)`` those that are only the way into the recorder.
     """
 

@@ -1,4 +1,4 @@
-"""Targets: whoever is told of what happens by those who notice it.
+"""Targets: whoever is notified of what happens by those who notice it.
 
 A target is the dumper, where it is alone, or who hands on to it and to listeners (:mod:`msprobe.capture.relayed`,
 :mod:`msprobe.capture.relayed_steps`, :mod:`msprobe.capture.relayed_collectives`).
@@ -13,7 +13,7 @@ from msprobe.capture.optimizer_steps import NoticedStep
 
 
 class Calls(Protocol):
-    """Whoever is told of calls; the dumper is one."""
+    """Whoever is notified of calls; the dumper is one."""
 
     def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> Any:
         """A call is about to be made, ``skip`` frames above. What to give to the other two, None for neither."""
@@ -26,7 +26,7 @@ class Calls(Protocol):
 
 
 class Passes(Protocol):
-    """Whoever is told of passes of modules; the dumper is one."""
+    """Whoever is notified of passes of modules; the dumper is one."""
 
     def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The module is about to run. ``(args, kwargs)`` for other arguments, else None."""
@@ -36,7 +36,7 @@ class Passes(Protocol):
 
 
 class OptimizerSteps(Protocol):
-    """Whoever is told of steps of optimizers; the dumper is one."""
+    """Whoever is notified of steps of optimizers; the dumper is one."""
 
     def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """An optimizer is about to step, ``skip`` frames above. What to give to one of the other two, None for
@@ -54,7 +54,7 @@ class OptimizerSteps(Protocol):
 
 
 class Collectives(Protocol):
-    """Whoever is told of communication between ranks; the dumper is one.
+    """Whoever is notified of communication between ranks; the dumper is one.
 
     ``facts``: what the record says besides. ``result``: what the program is given, where gradients come back through
     it.
@@ -67,18 +67,18 @@ class Collectives(Protocol):
         """It is issued and not over. ``outputs``: what stands in the record in the place of its results."""
 
     def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
-        """Its buffers are filled. ``results``: what to record of it and to tell."""
+        """Its buffers are filled. ``results``: what to record of it and to say."""
 
     def fail_collective(self, begun: Any, error: BaseException) -> None:
         """It has raised."""
 
 
 class Targets:
-    """Who is told in this step."""
+    """Who is notified in this step."""
 
     def __init__(self, calls: Calls, passes: Passes, optimizers: OptimizerSteps, collectives: Collectives) -> None:
         self.calls = calls
-        # Also of passes that no hook tells of, as those of compiled modules.
+        # Also of passes that no hook reports, as those of compiled modules.
         self.passes = passes
         self.optimizers = optimizers
         self.collectives = collectives

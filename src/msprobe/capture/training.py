@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.events import Event, Kind
+from msprobe.capture.events import Event, EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.listening import Listening
 
@@ -80,7 +80,7 @@ class PartsOfStep:
 class _Steps(Observer):
     """Sees when a step of the training is over."""
 
-    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    wants = Wants(kinds=frozenset[EventKind](("optimizer",)))
     is_careful = True
 
     def __init__(self, training: TrainingListening) -> None:

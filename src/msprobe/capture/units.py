@@ -56,7 +56,7 @@ class Unit:
         self.recorded = False
         self.inputs: Any = []
         self.kwinputs: Any = {}
-        # Of an object that is called: what it was told when it was made, described.
+        # Of an object that is called: what it was given when it was made, described.
         self.attributes: Mapping[str, Any] | None = None
         # Its gradients are to be watched; and what the adapter noted of the arguments for that.
         self.watched = False
@@ -220,7 +220,7 @@ class PassWriter(Writer):
         stack = session.stacks.here(skip + 1)
         running: list[Any] = session.thread.modules
         while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
-            # It raised or was interrupted; nobody told.
+            # It raised or was interrupted; nobody reported.
             self.end_pass(running.pop(), None, NOT_RETURNED)
         unit = self.new_pass(entry, f"{name}.backward.{number}", session.next_order(), stack, session.parent())
         unit.name, unit.number, unit.module = name, number, module
@@ -237,7 +237,7 @@ class PassWriter(Writer):
         return bool(running) and (running[-1].module is module or any(unit.module is module for unit in running))
 
     def end_passes(self, module: Any, result: Any, error: BaseException | None = None) -> None:
-        """The module has run, or raised ``error``; those inside of it that did not tell their end have, too."""
+        """The module has run, or raised ``error``; those inside of it that did not say their end have, too."""
         running: list[Any] = self.session.thread.modules
         while True:
             unit = running.pop()
@@ -284,7 +284,7 @@ class UnitRecorder(CallWriter, PassWriter):
         self.modules: Modules | None = None
         # (entry, tree) -> True if an overflow check keeps the record.
         self.overflowed = overflowed
-        # Where there are listeners, those who are told of calls in the place of this.
+        # Where there are listeners, those who are notified of calls in the place of this.
         self.relayed: RelayedCalls | None = None
         # Where calls that fail are looked for: waits until a call is done, and raises if it failed.
         self.wait: Callable[[], None] | None = None
@@ -449,7 +449,7 @@ def run_recorded(
     """Run ``original(*owner, *args, **kwargs)`` as one call ``{key}.{n}``, from one frame below the user's.
 
     ``owner`` is passed and not recorded (the object of a method). ``final`` makes of the result what the caller gets
-    and what is recorded. ``attributes``: what the object was told when it was made, described.
+    and what is recorded. ``attributes``: what the object was given when it was made, described.
     """
     session = units.session
     thread = session.thread

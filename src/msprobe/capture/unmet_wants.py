@@ -1,4 +1,6 @@
-"""Listeners whose patterns match nothing: a mistyped name is told once, or its listener would be silent for ever."""
+"""Listeners whose patterns match nothing: a mistyped name is reported once, or its listener would be silent for
+ever.
+"""
 
 from __future__ import annotations
 

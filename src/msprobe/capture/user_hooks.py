@@ -8,7 +8,7 @@ _Own = TypeVar("_Own", bound="PassHook")
 
 
 class PassHook:
-    """A hook that tells ``passes`` of passes under ``name``.
+    """A hook that notifies ``passes`` of passes under ``name``.
 
     A copy of the object it hangs on (deepcopy, pickle) gets one that does nothing.
     """

@@ -87,8 +87,8 @@ def _execute(args: argparse.Namespace) -> int:
     chosen = _chosen(CHECKS, args.only, args.skip)
     wanted = formats.always("check")
     folder = usable_output(args.output_path, [row.file for row in wanted]) if args.output_path is not None else None
-    with progress("checking") as tell:
-        result = check_run(args.dump, chosen, tell, workers)
+    with progress("checking") as bar:
+        result = check_run(args.dump, chosen, bar, workers)
     written: list[str] = []
     try:
         if folder is not None:

@@ -15,14 +15,14 @@ from msprobe.cli.common import add_output, add_workers
 from msprobe.cli.parser import UsageError, refuse_unused
 from msprobe.cli.runs import add_runs, runs_of
 from msprobe.cli.statuses import COULD_NOT
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
     from msprobe.compare.compare_file import CompareFile
     from msprobe.compare.mapping import Mappings
     from msprobe.coverage import Coverage
-    from msprobe.report.comparing import Outcome, Request
+    from msprobe.report.comparing import PairOutcome, SheetRequest
 
 DEFAULT_OUTPUT = "./output"
 # Of the form with -tp and -gp: what takes the place of its sheet, and the options that each of these knows.
@@ -205,7 +205,7 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(said("option-of-two-dumps", flag))
     chosen = [row for row in formats.with_flag(form) if getattr(args, row.word)]
     if len(chosen) > 1:
-        raise UsageError(said("options-exclude", " and ".join(row.flag for row in chosen)))
+        raise UsageError(said("options-exclude", joined(" and ", (row.flag for row in chosen))))
     sheet = chosen[0] if chosen else formats.default_sheet(form)
     from msprobe.cli.output_folder import usable_output
 
@@ -294,9 +294,9 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
         from msprobe.cli.progress import progress
         from msprobe.report.first_difference import find_first_difference
 
-        with progress() as tell:
+        with progress() as bar:
             output = args.output_path or DEFAULT_OUTPUT
-            found = find_first_difference(args.target_path, args.golden_path, output, tell)
+            found = find_first_difference(args.target_path, args.golden_path, output, bar)
         return found.coverage.status(found=False)
     request = _request(
         args,
@@ -323,9 +323,9 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
     )
 
 
-def _request(args: argparse.Namespace, **more: Any) -> Request:
+def _request(args: argparse.Namespace, **more: Any) -> SheetRequest:
     from msprobe.engine import Workers
-    from msprobe.report.comparing import Request
+    from msprobe.report.comparing import SheetRequest
 
     workers = Workers(args.jobs, args.engine)
     if args.fuzzy_match and more["mappings"]:
@@ -337,7 +337,7 @@ def _request(args: argparse.Namespace, **more: Any) -> Request:
         from msprobe.compare.table import header_of
 
         more["own_metrics"] = load_own_metrics(args.metric, header_of("tensor", more["form"], with_stack=True))
-    return Request(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, workers=workers, **more)
+    return SheetRequest(output=args.output_path or DEFAULT_OUTPUT, fuzzy=args.fuzzy_match, workers=workers, **more)
 
 
 def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None:
@@ -347,21 +347,21 @@ def _stack_choice(stack_path: str | None, stack_mode: bool) -> str | bool | None
     return stack_path if stack_mode else False
 
 
-def _compare(candidate: str, reference: str, request: Request, fields: tuple[str, str]) -> int:
+def _compare(candidate: str, reference: str, request: SheetRequest, fields: tuple[str, str]) -> int:
     from msprobe.cli.progress import progress
     from msprobe.compare.sides import is_folder_pair
     from msprobe.report.comparing import compare_files, compare_folders, say_what_was_not
 
-    with progress() as tell:
+    with progress() as bar:
         if is_folder_pair(candidate, reference, fields):
-            outcomes = compare_folders(candidate, reference, request, tell)
+            outcomes = compare_folders(candidate, reference, request, bar)
         else:
-            tell("tensors")
+            bar(said("tensors-compared"))
             outcomes = [compare_files(candidate, reference, request)]
     return _status(outcomes, say_what_was_not(outcomes, request.output))
 
 
-def _status(outcomes: list[Outcome], covered: Coverage) -> int:
+def _status(outcomes: list[PairOutcome], covered: Coverage) -> int:
     from msprobe import log
 
     compared = [outcome for outcome in outcomes if outcome.files]

@@ -15,7 +15,7 @@ from msprobe.messages import both, said
 from msprobe.report import formats
 
 if TYPE_CHECKING:
-    from msprobe.cli.progress import Teller
+    from msprobe.cli.progress import Bar
     from msprobe.compare.mapping import Mappings
     from msprobe.diagnose.findings import Verdict
     from msprobe.engine import Workers
@@ -142,17 +142,17 @@ def _compare(args: argparse.Namespace) -> int:
         from msprobe.compare.mapping import load_mappings
 
         mappings = load_mappings(api=args.api_mapping, cell=args.cell_mapping)
-    with progress() as tell:
+    with progress() as bar:
         kept = _kept() if _page(asked) else None
 
         def compare(one: StrPath, other: StrPath) -> Verdict:
             return compare_runs(
-                one, other, tell, noise=noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+                one, other, bar, noise=noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
                 mappings=mappings, keep=kept,
             )  # fmt: skip
 
         verdict, candidate, reference = readable_verdict(
-            lambda one, other: compared(one, other, tell, compare), candidate, reference
+            lambda one, other: compared(one, other, bar, compare), candidate, reference
         )
         if args.second_look is not None:
             from msprobe.second_look.looking import second_look
@@ -171,10 +171,10 @@ def _compare(args: argparse.Namespace) -> int:
                     known = mappings, kept, noise
                     written[:0] = _write_page(verdict, (candidate, reference), known, page, folder)
                 if tables is not None:
-                    for path in tables(candidate, reference, folder, steps, tell):
+                    for path in tables(candidate, reference, folder, steps, bar):
                         written.append(path)
         finally:
-            tell.stop()
+            bar.stop()
             _print(verdict, written, _left_out(verdict, steps) if tables else "")
     return fails(verdict)
 
@@ -262,21 +262,21 @@ def _fail_on(text: str | None) -> Callable[[Verdict], int]:
 
 def _tables(
     args: argparse.Namespace, asked: Sequence[Format], workers: Workers
-) -> Callable[[StrPath, StrPath, Path, _Steps, Teller], Iterator[Path]] | None:
+) -> Callable[[StrPath, StrPath, Path, _Steps, Bar], Iterator[Path]] | None:
     """What writes the tables that were asked for; mappings are read now, before the work."""
     tables = [row for row in asked if row.shows == "rows"]
     if not tables:
         return None
     from msprobe.compare.mapping import load_mappings
-    from msprobe.report.row_tables import Wanted, write_row_tables
+    from msprobe.report.row_tables import WantedTables, write_row_tables
 
     mappings = load_mappings(
         data=args.data_mapping, api=args.api_mapping, cell=args.cell_mapping, layer=args.layer_mapping
     )
 
-    def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, tell: Teller) -> Iterator[Path]:
-        wanted = Wanted(folder, tables, mappings=mappings, workers=workers, steps=steps)
-        return write_row_tables(candidate, reference, wanted, tell)
+    def write(candidate: StrPath, reference: StrPath, folder: Path, steps: _Steps, bar: Bar) -> Iterator[Path]:
+        wanted = WantedTables(folder, tables, mappings=mappings, workers=workers, steps=steps)
+        return write_row_tables(candidate, reference, wanted, bar)
 
     return write
 

@@ -14,7 +14,7 @@ from msprobe.foreign.console import say
 from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
-    from msprobe.doctor.findings import Finding
+    from msprobe.doctor.findings import DoctorFinding
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Check, and say what was found; the exit status."""
     from msprobe.doctor.checks import all_checks
-    from msprobe.doctor.devices import of_devices
+    from msprobe.doctor.devices import check_devices
     from msprobe.doctor.findings import is_sound
 
     findings = list(all_checks([Path(args.output)]))
-    devices = of_devices()
+    devices = check_devices()
     findings += [devices] if devices is not None else []
     sound = is_sound(findings)
     checks = [finding.as_json() for finding in findings]
@@ -50,6 +50,6 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if sound else 1
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: DoctorFinding) -> list[str]:
     first = f"{finding.status:<9}{finding.code:<14}{translated(finding.text)}"
     return [first, *(f"{'':23}{translated(remedy)}" for remedy in finding.remedy)]

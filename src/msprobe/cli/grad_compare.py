@@ -80,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _share(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, found {text}")
+        raise argparse.ArgumentTypeError(said("share-wanted", text))
     return value
 
 

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from msprobe.cli.common import add_jobs, add_output
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping_files import LayerMapping
     from msprobe.graph.matching import Mode
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +100,10 @@ def add_common(parser: argparse.ArgumentParser, short: str) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Build or compare, and write one ``.vis`` file for each step and rank."""
-    from msprobe.graph.request import Request, read_compare_file
+    from msprobe.graph.request import GraphRequest, read_compare_file
 
     asked = read_compare_file(args.input_path)
-    request = Request(
+    request = GraphRequest(
         candidate=asked.npu_path,
         reference=asked.bench_path,
         output=args.output_path,
@@ -127,7 +127,7 @@ def match_of(args: argparse.Namespace, merges: bool) -> Mode:
     if args.layer_mapping is not None:
         asked.append("--layer_mapping")
     if len(asked) > 1:
-        raise UsageError(said("graph-pairings-exclude", " and ".join(asked)))
+        raise UsageError(said("graph-pairings-exclude", joined(" and ", asked)))
     if merges and asked and not args.fuzzy_match:
         raise UsageError(said("graph-pairing-of-merged", asked[0]))
     return "strict" if args.strict else "fuzzy" if args.fuzzy_match else "aligned"
@@ -142,7 +142,7 @@ def mapping_of(args: argparse.Namespace) -> LayerMapping | None:
     return load_layer_mapping(args.layer_mapping)
 
 
-def carry_out(request: Request, jobs: int | None) -> int:
+def carry_out(request: GraphRequest, jobs: int | None) -> int:
     """Build, write, and say where. ``jobs``: steps and ranks that are done at once."""
     from msprobe import log
     from msprobe.cli import answers
@@ -153,8 +153,8 @@ def carry_out(request: Request, jobs: int | None) -> int:
 
     workers = Workers(jobs)
     usable_output(request.output)
-    with progress() as tell:
-        graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), tell, workers)
+    with progress() as bar:
+        graphs = build_graphs(request, time.strftime("%Y%m%d%H%M%S"), bar, workers)
     answers.wrote(graphs.files)
     answers.note(coverage=graphs.coverage.as_json())
     for file in graphs.files:

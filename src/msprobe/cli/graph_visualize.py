@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msprobe.cli.graph import add_common, carry_out, mapping_of, match_of
 from msprobe.foreign.console import say
-from msprobe.messages import both, said
+from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
     from msprobe.graph.merge.layout import Layout
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
 _SIZES = {
     "rank_size": both("number of ranks; needs --tp and --pp", "rank 数；需要 --tp 与 --pp"),
@@ -88,7 +88,7 @@ def execute(args: argparse.Namespace) -> int:
     """Build or compare, and write one ``.vis.db`` for all steps and ranks."""
     from msprobe import log
     from msprobe.cli.parser import UsageError
-    from msprobe.graph.request import Request
+    from msprobe.graph.request import GraphRequest
 
     if args.is_print_compare_log:
         log.warning(said("tensor-log-without-effect"))
@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(said("merged-json-not-compared"))
         if not layouts:
             log.warning(said("json-needs-rank-size"))
-    request = Request(
+    request = GraphRequest(
         candidate=args.target_path,
         reference=args.golden_path,
         output=args.output_path,
@@ -114,7 +114,7 @@ def execute(args: argparse.Namespace) -> int:
     return _with_progress(request, args.jobs)
 
 
-def _with_progress(request: Request, jobs: int | None) -> int:
+def _with_progress(request: GraphRequest, jobs: int | None) -> int:
     """The same, with a line of JSON at the beginning and the end, which viewers read."""
     import json
 
@@ -142,11 +142,11 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     if args.rank_size is None:
         given = [f"--{name}" for name in list(_SIZES)[1:] if getattr(args, name) is not None]
         if given:
-            raise UsageError(said("needs-rank-size", " and ".join(given)))
+            raise UsageError(said("needs-rank-size", joined(" and ", given)))
         return ()
     missing = [f"--{name}" for name in ("tp", "pp") if getattr(args, name) is None]
     if missing:
-        raise UsageError(said("rank-size-needs-more", " and ".join(missing), "is" if len(missing) == 1 else "are"))
+        raise UsageError(said("rank-size-needs-more", joined(" and ", missing), "is" if len(missing) == 1 else "are"))
     sides = 1 if args.golden_path is None else 2
     found = []
     for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):

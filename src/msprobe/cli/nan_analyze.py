@@ -101,16 +101,16 @@ def execute(args: argparse.Namespace) -> int:
 
     asked, workers = _asked(args), Workers(args.jobs, args.engine)
     if args.json and args.output_path is None:  # the result goes to stdout, and to a file where one is asked for
-        with progress("searching") as tell:
-            answer = find_first_overflow(args.input_path, asked, tell, workers)
+        with progress("searching") as bar:
+            answer = find_first_overflow(args.input_path, asked, bar, workers)
         answers.whole(anomaly_bytes(answer))
         return _status(answer, args.fail_on)
     from msprobe.cli.output_folder import usable_output
 
     output = "./output" if args.output_path is None else args.output_path
     usable_output(output)
-    with progress("searching") as tell:
-        answer, file = analyze(args.input_path, output, asked, tell, workers)
+    with progress("searching") as bar:
+        answer, file = analyze(args.input_path, output, asked, bar, workers)
     answers.whole(anomaly_bytes(answer))
     _print(answer, file)
     say_where(file)

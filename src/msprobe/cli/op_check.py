@@ -121,8 +121,8 @@ def execute(args: argparse.Namespace) -> int:
         seed=args.seed,
         kind="samples",
     )
-    with progress("checking") as tell:
-        paths, ranking = check_samples(task, folder, args.num_splits, args.timeout, tell)
+    with progress("checking") as bar:
+        paths, ranking = check_samples(task, folder, args.num_splits, args.timeout, bar)
     answers.wrote(paths)
     answers.note(is_error=ranking.is_error, lines=ranking.lines(args.top))
     for line in ranking.lines(args.top):

@@ -37,7 +37,7 @@ def convert(
     shape: tuple[int, ...] = (),
     place: Callable[[Path], Path | None] | None = None,
 ) -> bool:
-    """Convert a dump file, or all files of a folder; True if none failed. What fails is told, and listed in a file.
+    """Convert a dump file, or all files of a folder; True if none failed. What fails is reported, and listed in a file.
 
     ``place``: the folder of a file's results in ``folder``; None leaves the file out.
     """

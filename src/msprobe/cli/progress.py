@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
+from msprobe.messages import arguments_of, said, translated
 from msprobe.report.letters import printable
 
 # A display for less is only a flicker.
 _LONG_SECONDS = 1.0
-_PLACE = re.compile(r"(?:, )?(?P<number>\d+) of (?P<whole>\d+)$")
+
+Work = Literal["comparing", "checking", "searching", "reading"]
 
 
-class Teller:
-    """Tells what is being done, once it has taken a while, on a terminal alone.
+class Bar:
+    """Shows what is being done, once it has taken a while, on a terminal alone, in the language that is asked for.
 
-    A text that ends with a place (``step 3, 4 of 8``) moves the bar there.
+    A message with the arguments ``number`` and ``total`` moves the bar there: so many are done but that one.
     """
 
-    def __init__(self, verb: str) -> None:
-        self._verb = verb
+    def __init__(self, work: Work) -> None:
+        self._work = said(f"work-{work}")
         self._text = ""
         self._bar: Any = None
         self._task: Any = None
@@ -35,20 +36,19 @@ class Teller:
 
     def __call__(self, text: str) -> None:
         with self._lock:
-            self._text = printable(text)
+            self._text = text
             if self._bar is not None:
                 self._bar.update(self._task, **self._state())
 
     def _state(self) -> dict[str, Any]:
-        """What the bar shows: the text without its place, and the place."""
+        """What the bar shows: the text, and how much of the whole is done."""
         from rich.markup import escape
 
-        found = _PLACE.search(self._text)
-        if found is None:
-            return {"description": escape(f"{self._verb} {self._text}".rstrip()), "completed": 0, "total": None}
-        number, whole = int(found["number"]), int(found["whole"])
-        text = f"{self._verb} {self._text[: found.start()]}".rstrip()
-        return {"description": escape(f"{text} ({number} of {whole})"), "completed": number - 1, "total": whole}
+        words = translated(said("work-at", self._work, self._text) if self._text else self._work)
+        place = arguments_of(self._text)
+        total = place.get("total")
+        done = 0 if total is None else place["number"] - 1
+        return {"description": escape(printable(words)), "completed": done, "total": total}
 
     def _show(self) -> None:
         from rich.console import Console
@@ -73,10 +73,10 @@ class Teller:
 
 
 @contextmanager
-def progress(verb: str = "comparing") -> Iterator[Teller]:
-    """A teller that ends with the work."""
-    teller = Teller(verb)
+def progress(work: Work = "comparing") -> Iterator[Bar]:
+    """A bar that ends with the work."""
+    bar = Bar(work)
     try:
-        yield teller
+        yield bar
     finally:
-        teller.stop()
+        bar.stop()

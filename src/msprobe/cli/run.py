@@ -83,7 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "的第二次正常运行",
         ),
     )
-    # Of task lockstep: what `msprobe lockstep` tells the ranks that its script starts.
+    # Of task lockstep: what `msprobe lockstep` passes to the ranks that its script starts.
     for option in ("--reference", "--verdict", "--only"):
         parser.add_argument(option, help=argparse.SUPPRESS)
 

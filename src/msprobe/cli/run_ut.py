@@ -274,8 +274,8 @@ def check(args: argparse.Namespace, workers: int) -> int:
     from msprobe.precheck.check import run_check
 
     usable_output(args.out_path)
-    with progress("checking") as tell:
-        report = run_check(request, tell)
+    with progress("checking") as bar:
+        report = run_check(request, bar)
     _show(report, args.top)
     return _status(report, args.fail_on)
 
@@ -302,10 +302,10 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     usable_output(args.out_path)
     task = Task(dump="", standard=args.standard, control=args.control, seed=args.seed, reference=args.reference)
     request = OnlineRequest(args.out_path, task, settings, max(workers, 1), ranks, args.idle or _IDLE, args.timeout)
-    with progress("checking") as tell:
-        report = run_online(request, tell)
+    with progress("checking") as bar:
+        report = run_online(request, bar)
     if not report.steps:
-        wanted = f" of rank_list {list(settings.ranks)}" if settings.ranks else ""
+        wanted = said("of-rank-list", list(settings.ranks)) if settings.ranks else ""
         raise NotAvailableError(said("online-without-steps", wanted))
     say(translated(said("online-checked", report.checked, len(report.steps), len(report.failed))))
     for rank, step, key in report.failed[: args.top]:
@@ -389,7 +389,7 @@ def request_of(args: argparse.Namespace, workers: int) -> CheckRequest:
     requests = open_requests(args.api_info_file, args.modules)
     demand_calls(requests, args.modules)
     if requests.framework == "mindspore":
-        _tell_what_is_of_pytorch(args)
+        _warn_of_unused(args)
     elif args.ms_atol:
         raise UsageError(said("ms-atol-for-torch"))
     return CheckRequest(
@@ -447,7 +447,7 @@ def demand_calls(requests: Requests, modules: bool | None) -> None:
     raise InvalidInputError(said("calls-not-recorded", requests.part.path, why, use))
 
 
-def _tell_what_is_of_pytorch(args: argparse.Namespace) -> None:
+def _warn_of_unused(args: argparse.Namespace) -> None:
     """Calls of MindSpore are checked on its own CPU, by the rules of 8.1.1: these options do nothing, others are
     refused (:func:`msprobe.precheck.mindspore_rows.demand_known`).
     """

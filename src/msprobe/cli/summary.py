@@ -52,27 +52,27 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.store.damage import lost_parts, missing_ranks
     from msprobe.store.reader import open_dump
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         say(translated(line))
 
     dump = open_dump(args.dump)
-    parts, unread = _told_parts(dump, tell)
+    parts, unread = _printed_parts(dump, print_line)
     lost = lost_parts(dump)
     missing = missing_ranks(dump)
     for text in (*lost, *missing):
-        tell("  " + _clean(translated(text)))
+        print_line("  " + _clean(translated(text)))
     covered = _covered(dump, parts, [*unread, *lost, *missing])
     if not covered.is_complete:
-        tell(_clean(translated(covered.sentence("read"))))
-    _tell_origins(parts, tell)
+        print_line(_clean(translated(covered.sentence("read"))))
+    _print_origins(parts, print_line)
     if args.json:
         about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}
         answers.whole(json.dumps({**about, "parts": [_as_json(part) for part in parts]}, indent=1))
     return 1 if unread or lost or missing else 0
 
 
-def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSummary], list[str]]:
-    """What is in each part, told line by line, and what to say of those that cannot be read."""
+def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[PartSummary], list[str]]:
+    """What is in each part, reported line by line, and what to say of those that cannot be read."""
     from msprobe.store.damage import in_words
 
     parts: list[PartSummary] = []
@@ -89,18 +89,18 @@ def _told_parts(dump: Dump, tell: Callable[[str], None]) -> tuple[list[PartSumma
             except BudgetError:
                 raise
             except MsprobeError as problem:
-                tell(said("place-and-problem", _place(step, rank), problem.message))
+                print_line(said("place-and-problem", _place(step, rank), problem.message))
                 unread.append(in_words(step, rank, problem.message))
                 continue
             parts.append(found)
             about = (found.task, found.level, found.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
-                tell(said("dump-recorded-as", _clean(str(dump.path)), task, level, framework))
-                tell(_HEAD)
+                print_line(said("dump-recorded-as", _clean(str(dump.path)), task, level, framework))
+                print_line(_HEAD)
                 shown = about
             for line in lines(found):
-                tell(line)
+                print_line(line)
     return parts, unread
 
 
@@ -117,7 +117,7 @@ def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) ->
     return dump_coverage(numbers, [*unread, *short])
 
 
-def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> None:
+def _print_origins(parts: Sequence[PartSummary], print_line: Callable[[str], None]) -> None:
     """Say of each rank whose steps come from several runs of the program which of them do."""
     origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
     for found in parts:
@@ -128,7 +128,7 @@ def _tell_origins(parts: Sequence[PartSummary], tell: Callable[[str], None]) -> 
             runs = joined(
                 "; ", (said("steps-of-process", _numbers(own), process) for (process, _), own in steps.items())
             )
-            tell("  " + said("steps-of-several-runs", _rank(rank), len(steps), runs))
+            print_line("  " + said("steps-of-several-runs", _rank(rank), len(steps), runs))
 
 
 def _as_json(part: PartSummary) -> dict[str, object]:
@@ -148,7 +148,7 @@ class PartSummary:
     ``first_not_finite`` says where the first of them is (``masked``: all of them are minus infinity, from a mask).
     ``size`` is in bytes, tensor files included, and without the journal of a finished step, which is about to go.
     ``process`` is the process that wrote it, its name
-    and the moment of its start, where the dump tells.
+    and the moment of its start, where the dump has them.
     """
 
     step: int | None
@@ -328,7 +328,7 @@ def _process_of(part: DumpPart) -> tuple[str, object] | None:
     owner = part.ours.get("process")
     if not isinstance(owner, dict) or "pid" not in owner:
         return None
-    # A number that was given to a new process is told apart by the moment of its start.
+    # A number that was given to a new process differs by the moment of its start.
     return _clean(f"{owner['pid']} on {owner.get('host', 'an unknown host')}"), str(owner.get("started"))
 
 
@@ -340,8 +340,8 @@ def _numbers(steps: list[int]) -> str:
             runs[-1][1] = step
         else:
             runs.append([step, step])
-    text = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
-    return f"step {text}" if len(steps) == 1 else f"steps {text}"
+    spans = (str(first) if first == last else said("numbers-from-to", first, last) for first, last in runs)
+    return said("step", steps[0]) if len(steps) == 1 else said("step-numbers", joined(", ", spans))
 
 
 def _rank(rank: int | str) -> str:

@@ -19,7 +19,7 @@ from msprobe.paths import check_output_file
 
 if TYPE_CHECKING:
     from msprobe.coverage import Coverage
-    from msprobe.view.source import Source
+    from msprobe.view.source import PageSource
 
 _HERE = "127.0.0.1"
 _MOST_PORT = 65535
@@ -96,7 +96,7 @@ def execute(args: argparse.Namespace) -> int:
     """Open what was asked for, and show it until the user ends it; returns the exit status."""
     from msprobe.cli.progress import progress
     from msprobe.diagnose.steps.collector import no_collection
-    from msprobe.view.opening import Wanted, open_source
+    from msprobe.view.opening import WantedComparison, open_source
 
     args.paths = runs_of(args, args.paths)
     port = _checked(args)
@@ -113,10 +113,10 @@ def execute(args: argparse.Namespace) -> int:
         from msprobe.view.serving import check_available
 
         check_available()
-    wanted = Wanted(args.noise, args.layout, None, args.jobs, Path(args.matches) if args.matches else None)
+    wanted = WantedComparison(args.noise, args.layout, None, args.jobs, Path(args.matches) if args.matches else None)
     with no_collection():
-        with progress("comparing" if len(args.paths) > 1 else "reading") as tell:
-            source = open_source(args.paths, tell, wanted)
+        with progress("comparing" if len(args.paths) > 1 else "reading") as bar:
+            source = open_source(args.paths, bar, wanted)
             source.prepare()
         # What was read stays: a search for garbage among it would take as long as an answer may.
         gc.freeze()
@@ -157,7 +157,7 @@ def _problems_of_output(path: str) -> list[str]:
     return []
 
 
-def _write(source: Source, file: Path) -> int:
+def _write(source: PageSource, file: Path) -> int:
     from msprobe.paths import write_atomically
     from msprobe.report.phrases import clean
     from msprobe.view.single_file import single_file
@@ -171,15 +171,15 @@ def _write(source: Source, file: Path) -> int:
     return covered.status(found=False)
 
 
-def _coverage(source: Source) -> Coverage:
+def _coverage(source: PageSource) -> Coverage:
     """What the comparison or the check behind the page has read; of graph files that is not known."""
-    from msprobe.coverage import Coverage, of_json
+    from msprobe.coverage import Coverage, coverage_from_json
 
     verdict = source.overview().get("verdict") or {}
-    return of_json(verdict["coverage"]) if "coverage" in verdict else Coverage()
+    return coverage_from_json(verdict["coverage"]) if "coverage" in verdict else Coverage()
 
 
-def _show(source: Source, args: argparse.Namespace, port: int) -> int:
+def _show(source: PageSource, args: argparse.Namespace, port: int) -> int:
     from msprobe.report.phrases import clean
     from msprobe.view.server import new_token
     from msprobe.view.serving import address_of, is_local, listen, open_browser, serve

@@ -43,7 +43,7 @@ class FilePair:
 
 
 def compare_array_files(candidate: Path | None, reference: Path | None) -> FilePair:
-    """Compare two ``.npy`` files; None stands for one that is not there. Nothing is raised: the message tells."""
+    """Compare two ``.npy`` files; None stands for one that is not there. Nothing is raised: the message says."""
     notes: list[str] = []
     ours = _read(candidate, said("target-file-missing"), notes)
     theirs = _read(reference, NO_REFERENCE, notes)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_whole, read_declared
 from msprobe.config.jsonc import Document, parse
-from msprobe.config.mistakes import Source, raise_mistakes
+from msprobe.config.mistakes import ConfigSource, raise_mistakes
 from msprobe.errors import PathError, reason_of
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
@@ -78,7 +78,7 @@ def parsed(path: StrPath) -> Document:
 
 def read_compare_file(document: Document, name: str) -> CompareFile:
     """The fields of a parsed compare.json. Raises as :func:`load_compare_file`."""
-    read = read_declared(_FILE, Source(name, document, {}, columns=True), "the file", unknown="ignored")
+    read = read_declared(_FILE, ConfigSource(name, document, {}, columns=True), "the file", unknown="ignored")
     if read.mistakes:
         wrong_path = any(mistake.kind == "path" for mistake in read.mistakes)
         raise_mistakes(read.mistakes, name, InvalidPathError if wrong_path else InvalidArgumentError)

@@ -80,7 +80,7 @@ def compare_parts(
     """
     for part in (candidate, reference):
         if not len(part):
-            log.warning(f'"{part.path}": "data" is empty.')
+            log.warning(said("data-field-empty", part.path))
     task = check_tasks(candidate, reference)
     if by_statistics and task == "tensor":
         task = "statistics"

@@ -18,10 +18,10 @@ _NUMBER = re.compile(
 
 
 def framework_of(part: DumpPart) -> Framework:
-    """The framework that a dump names, or that the type of its first tensor tells.
+    """The framework that a dump names, or that the type of its first tensor says.
 
     ``mindtorch`` is PyTorch's interface on MindSpore: the names of the one, the tensors of the other. Raises
-    InvalidArgumentError where nothing tells.
+    InvalidArgumentError where nothing says.
     """
     named = part.header.get("framework")
     if named in FRAMEWORKS:

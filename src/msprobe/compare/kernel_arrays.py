@@ -108,7 +108,7 @@ def _of_files(folder: Path) -> Iterator[_Found]:
 
 
 class RealNames:
-    """The names of dump files that were too long for the file system, as the ``mapping.csv`` beside them tells."""
+    """The names of dump files that were too long for the file system, as the ``mapping.csv`` beside them says."""
 
     def __init__(self) -> None:
         self._folders: dict[Path, dict[str, str]] = {}
@@ -185,7 +185,7 @@ def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[KernelRo
 
 
 def compare_items(candidate: Item, reference: Item) -> KernelRow:
-    """Read and compare two tensors; what is wrong with them is told in the row."""
+    """Read and compare two tensors; what is wrong with them is reported in the row."""
     try:
         ours, theirs = candidate.load(), reference.load()
     except MsprobeError as problem:

@@ -83,7 +83,7 @@ def common_places(
     ranks: Collection[int],
     steps: Collection[int],
 ) -> list[KernelPlace]:
-    """The ranks and steps that both sides have and that are asked for (all, if none are); others are told.
+    """The ranks and steps that both sides have and that are asked for (all, if none are); others are reported.
 
     Raises InvalidArgumentError if none is left.
     """

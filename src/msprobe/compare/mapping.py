@@ -273,7 +273,7 @@ def _apis(rows: Rows) -> set[str]:
 def _renamed_slot(slot: str, name: EntryName, pair: ApiPair) -> str | None:
     """The slot on the other side; None if the pair lists others and not this one.
 
-    What comes out of a backward call are gradients of the arguments, what goes in are those of the results.
+    What comes out of a backward call are gradients of the arguments, the inputs are those of the results.
     """
     if name.kind == "parameters":
         return _through(slot, "", pair.gradients)
@@ -350,7 +350,7 @@ def renamed_module(entry: str, mapping: CellMapping) -> str:
 
 
 def pairs_by_hand(mapping: DataMapping, candidate: Rows, reference: Rows) -> Mapping[str, str | None]:
-    """The pairs of a data mapping; a warning tells what it names and the dumps do not have."""
+    """The pairs of a data mapping; a warning says what it names and the dumps do not have."""
     pairs, mine, theirs = mapping.pairs, set(candidate.name), set(reference.name)
     for side, unknown in (
         ("candidate", [name for name in pairs if name not in mine]),

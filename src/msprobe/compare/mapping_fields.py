@@ -98,6 +98,6 @@ API_FIELDS = {
 _LISTS: dict[str, Any] = {
     name: (_Indices if word in ("args", "output") else _Names, None) for name, (_, word) in API_FIELDS.items()
 }
-# That both names are there is asked beside what the lists must be to each other, so that all is told at once.
+# That both names are there is asked beside what the lists must be to each other, so that all is reported at once.
 _Entry: Any = create_model("_Entry", __base__=Declared, ms_api=(_Api, None), pt_api=(_Api, None), **_LISTS)
 API_ENTRY: Any = Annotated[_Entry, demand((is_filled_object, _expecting("an object with ms_api and pt_api")))]

@@ -14,7 +14,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, dotted, raise_mistakes, shown, warn_of_duplicates
+from msprobe.config.mistakes import ConfigSource, Mistake, dotted, raise_mistakes, shown, warn_of_duplicates
 from msprobe.config.yaml_source import read_yaml
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
@@ -33,7 +33,7 @@ class DataMapping:
 
 @dataclass(frozen=True)
 class CellMapping:
-    """Path and class of a candidate's module -> those of the reference's. Empty: only Cell is told to be Module."""
+    """Path and class of a candidate's module -> those of the reference's. Empty: Cell alone is taken for Module."""
 
     paths: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ def load_data_mapping(given: StrPath | Mapping[Any, Any]) -> DataMapping:
 
 
 def load_cell_mapping(given: StrPath | Mapping[Any, Any] | bool) -> CellMapping:
-    """Read a cell mapping: ``{path.Class: path.Class}``. True (no file): only Cell is told to be Module."""
+    """Read a cell mapping: ``{path.Class: path.Class}``. True (no file): Cell alone is taken for Module."""
     if given is True:
         return CellMapping()
     from msprobe.compare.mapping_fields import CELLS
@@ -119,7 +119,7 @@ def load_api_mapping(given: StrPath | Mapping[Any, Any] | list[Any] | bool) -> A
     return ApiMapping(tuple(pairs))
 
 
-def _read_api_pair(source: Source, place: FieldPath, mistakes: list[Mistake]) -> ApiPair | None:
+def _read_api_pair(source: ConfigSource, place: FieldPath, mistakes: list[Mistake]) -> ApiPair | None:
     from msprobe.compare.mapping_fields import API_ENTRY, API_LISTS
     from msprobe.config.declared import read_declared
 
@@ -144,7 +144,7 @@ def _read_api_pair(source: Source, place: FieldPath, mistakes: list[Mistake]) ->
 
 
 def _unpaired_lists(
-    source: Source, place: FieldPath, word: str, mine: list[str], theirs: list[str]
+    source: ConfigSource, place: FieldPath, word: str, mine: list[str], theirs: list[str]
 ) -> Iterator[Mistake]:
     """Lists that an entry has twice, in two spellings, or on one side alone."""
     for first, *others in filter(None, (mine, theirs)):
@@ -156,7 +156,7 @@ def _unpaired_lists(
 
 
 def _paired(
-    source: Source, place: FieldPath, entry: Any, fields: tuple[str, str], mistakes: list[Mistake]
+    source: ConfigSource, place: FieldPath, entry: Any, fields: tuple[str, str], mistakes: list[Mistake]
 ) -> Mapping[str, str] | None:
     """What answers to what of two lists; None if they do not fit, or one of them is wrong in itself."""
     mine, theirs = (getattr(entry, field) for field in fields)
@@ -182,12 +182,12 @@ def _read(form: Any, given: object, what: str, argument: str) -> Any:
     return read.value
 
 
-def _source(given: object, what: str, argument: str) -> Source:
+def _source(given: object, what: str, argument: str) -> ConfigSource:
     if isinstance(given, (str, os.PathLike)):
         source = read_yaml(given, what)
         warn_of_duplicates(source)
         return source
     if isinstance(given, (Mapping, list)):
         plain = dict(given) if isinstance(given, Mapping) else given
-        return Source(argument, Document(plain, {}, ()), {})
+        return ConfigSource(argument, Document(plain, {}, ()), {})
     raise InvalidInputError(said("mapping-argument-wrong", argument, shown(given), type(given).__name__))

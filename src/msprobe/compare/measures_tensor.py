@@ -71,7 +71,7 @@ def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") ->
     """Compare two arrays of numbers; differing shapes and places of NaN are found here, too.
 
     The forms differ in the relative error of half precision and of values whose reference is 0, and in what they
-    tell of tensors of one element.
+    report tensors of one element.
     """
     if candidate.dtype.kind not in "biufc" or reference.dtype.kind not in "biufc":
         return all_six(UNSUPPORTED, said("values-are-no-numbers"))
@@ -114,7 +114,7 @@ def _same_bytes(candidate: Array, reference: Array) -> bool:
     if not (candidate.flags.c_contiguous and reference.flags.c_contiguous):
         return False
     ours, theirs = candidate.reshape(-1).view(np.uint8), reference.reshape(-1).view(np.uint8)
-    # The first piece tells most different tensors apart, for the price of nothing.
+    # The first piece distinguishes most different tensors, for the price of nothing.
     if not np.array_equal(ours[:_PIECE], theirs[:_PIECE]):
         return False
     step = _PIECE * 16
@@ -195,7 +195,7 @@ class _Sums:
         if self._half:
             ours, theirs = _as(ours, np.dtype(np.float32), "ours"), _as(theirs, np.dtype(np.float32), "theirs")
         a, b = _as(ours, kind, "a"), _as(theirs, kind, "b")
-        # One sum tells whether there is anything to look for; it may overflow, so what it finds is looked at.
+        # One sum says whether there is anything to look for; it may overflow, so what it finds is looked at.
         if self._finite_kinds and not (np.isfinite(a.sum()) and np.isfinite(b.sum())):
             cleaned = _without_nonfinite(ours, theirs)
             if cleaned is None:

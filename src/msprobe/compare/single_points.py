@@ -32,7 +32,7 @@ class PointPair:
 def pair_points(candidate: Path, reference: Path, names: Mapping[str, str]) -> dict[Path, list[PointPair]]:
     """Sub-folder (relative) -> pairs in order. ``names`` gives the reference's name where it is another one.
 
-    What the reference alone has is told. Raises InvalidPathError if a folder is not there or the candidate's
+    What the reference alone has is reported. Raises InvalidPathError if a folder is not there or the candidate's
     holds no ``.npy`` file.
     """
     ours, theirs = _groups(candidate, "npu_path"), _groups(reference, "bench_path")

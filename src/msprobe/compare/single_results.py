@@ -98,7 +98,7 @@ def _place(key: Path, path: Path) -> ArrayPlace | None:
 def common_places(
     first: Mapping[str, Mapping[ArrayPlace, Path]], second: Mapping[str, Mapping[ArrayPlace, Path]]
 ) -> dict[str, list[ArrayPlace]]:
-    """Key -> places that both have, in order; what only one side has is told in one line for each side.
+    """Key -> places that both have, in order; what only one side has is reported in one line for each side.
 
     Raises InvalidInputError if they have nothing in common.
     """
@@ -166,7 +166,7 @@ def _percent(mask: Array) -> float:
 def measured(
     first: Mapping[ArrayPlace, Path], second: Mapping[ArrayPlace, Path], places: list[ArrayPlace]
 ) -> Iterator[tuple[ArrayPlace, SingleMeasures]]:
-    """Place and measures of all pairs of one key; a file that cannot be read is told and left out."""
+    """Place and measures of all pairs of one key; a file that cannot be read is reported and left out."""
     for place in places:
         try:
             yield place, compare_files(first[place], second[place])

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msprobe.compare.problems import TaskMismatchError
 from msprobe.compare.rows import Rows
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.store.part import DumpPart
 
 Mode = Literal["tensor", "statistics", "md5"]
@@ -31,7 +31,7 @@ def check_tasks(candidate: DumpPart, reference: DumpPart) -> str:
         raise TaskMismatchError(said("task-structure-has-no-values", candidate.path, reference.path))
     if tasks[0] not in _COMPARABLE:
         raise TaskMismatchError(
-            said("task-not-comparable", candidate.path, reference.path, tasks[0], " and ".join(_COMPARABLE))
+            said("task-not-comparable", candidate.path, reference.path, tasks[0], joined(" and ", _COMPARABLE))
         )
     return str(tasks[0])
 

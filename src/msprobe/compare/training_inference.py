@@ -74,7 +74,7 @@ class PairingKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Piece:
+class DumpedTensor:
     """One tensor of a dump. ``statistics`` are max, min, mean and norm, None where the dump has none."""
 
     name: str
@@ -85,15 +85,15 @@ class Piece:
     statistics: tuple[float | None, ...]
     data_name: str | None
     #: Tensors that are added to this one before it is compared.
-    added: tuple[Piece, ...] = ()
+    added: tuple[DumpedTensor, ...] = ()
 
 
 @dataclass(frozen=True)
 class PlacePair:
     """The tensors that answer to each other (none of a side that has none), measures, result and messages."""
 
-    candidate: tuple[Piece, ...]
-    reference: tuple[Piece, ...]
+    candidate: tuple[DumpedTensor, ...]
+    reference: tuple[DumpedTensor, ...]
     measures: TensorMeasures
     result: str
     messages: tuple[str, ...]
@@ -119,15 +119,17 @@ def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) 
             yield _alone((), found[:1], said("target-row-missing"))
 
 
-def _alone(ours: tuple[Piece, ...], theirs: tuple[Piece, ...], message: str) -> PlacePair:
+def _alone(ours: tuple[DumpedTensor, ...], theirs: tuple[DumpedTensor, ...], message: str) -> PlacePair:
     return PlacePair(ours, theirs, all_six(UNSUPPORTED), WARNING, (f"{WARNING}: {message}",))
 
 
-def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -> dict[PairingKey, tuple[Piece, ...]]:
+def collect(
+    part: DumpPart, names: Mapping[str, str], is_engine: bool = False
+) -> dict[PairingKey, tuple[DumpedTensor, ...]]:
     """The tensors of all forward calls of modules, by place. Several of one place are joined modules, or a module
     that occurs again (the first of those counts).
     """
-    found: dict[PairingKey, dict[str, Piece]] = {}
+    found: dict[PairingKey, dict[str, DumpedTensor]] = {}
     forward = True
     for entry in part.names():
         name = read_name(entry)
@@ -153,7 +155,7 @@ def collect(part: DumpPart, names: Mapping[str, str], is_engine: bool = False) -
     return {place: tuple(pieces.values()) for place, pieces in found.items()}
 
 
-def _as_training_has_them(pieces: dict[str, Piece], module: str, kind: str) -> dict[str, Piece]:
+def _as_training_has_them(pieces: dict[str, DumpedTensor], module: str, kind: str) -> dict[str, DumpedTensor]:
     """The tensors of a call of the engine in the slots in which the training has the same numbers."""
     if kind.endswith(_FUSED_ACTIVATION):
         return {}
@@ -169,7 +171,7 @@ def _as_training_has_them(pieces: dict[str, Piece], module: str, kind: str) -> d
     return {**{slot: one for slot, one in pieces.items() if slot.startswith("parameters")}, **done}
 
 
-def _sum_of(pieces: Sequence[Piece]) -> Piece:
+def _sum_of(pieces: Sequence[DumpedTensor]) -> DumpedTensor:
     first = pieces[0]
     if len(pieces) == 1:
         return first
@@ -183,12 +185,12 @@ def _module(path: str) -> str:
     return next((word for word in reversed(path.split(".")) if not word.isdigit()), "")
 
 
-def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> Piece:
+def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> DumpedTensor:
     shape = leaf.get("shape")
     grad = leaf.get("requires_grad")
     data_name = leaf.get("data_name")
     numbers = (leaf.get(word) for word in USUAL_KEYS)
-    return Piece(
+    return DumpedTensor(
         f"{entry}.{slot}",
         module,
         str(leaf["dtype"]),
@@ -199,13 +201,16 @@ def _piece(entry: str, module: str, slot: str, leaf: dict[str, Any]) -> Piece:
     )
 
 
-def _first_inputs(place: PairingKey, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def _first_inputs(place: PairingKey, pieces: tuple[DumpedTensor, ...]) -> tuple[DumpedTensor, ...]:
     """Modules that are joined read the same input; one of them stands for it."""
     return pieces[:1] if place.slot.startswith("input") else pieces
 
 
 def _compared(
-    place: PairingKey, ours: tuple[Piece, ...], theirs: tuple[Piece, ...], parts: tuple[DumpPart, DumpPart]
+    place: PairingKey,
+    ours: tuple[DumpedTensor, ...],
+    theirs: tuple[DumpedTensor, ...],
+    parts: tuple[DumpPart, DumpPart],
 ) -> PlacePair:
     if not theirs:
         return _alone(ours, theirs, NO_PARTNER)
@@ -230,7 +235,7 @@ def _compared(
     return PlacePair(ours, theirs, found, result, notes)
 
 
-def _joined(place: PairingKey, pieces: tuple[Piece, ...], part: DumpPart) -> Array:
+def _joined(place: PairingKey, pieces: tuple[DumpedTensor, ...], part: DumpPart) -> Array:
     """The values of all pieces without dimensions of length 1: parameters below, all else beside each other."""
     arrays = []
     for piece in pieces:
@@ -248,7 +253,7 @@ def _joined(place: PairingKey, pieces: tuple[Piece, ...], part: DumpPart) -> Arr
     return joined
 
 
-def joint_statistics(pieces: tuple[Piece, ...]) -> tuple[float | None, ...]:
+def joint_statistics(pieces: tuple[DumpedTensor, ...]) -> tuple[float | None, ...]:
     """Max, min, mean and norm of all pieces together; None where one of them has none."""
     if not pieces:
         return (None,) * 4

@@ -8,9 +8,9 @@ from typing import Any
 
 from msprobe.config.fields import TASK_SECTIONS, CommonFields, known_names
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, nearest, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, did_you_mean, nearest, shown
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 # Names under which fields of Settings may be given as arguments, where the file has another name.
 _OTHER_NAMES = {"api_list": "list", "ranks": "rank", "steps": "step"}
@@ -18,7 +18,7 @@ _OTHER_NAMES = {"api_list": "list", "ranks": "rank", "steps": "step"}
 
 def put_arguments(
     name: str, document: Document, named: Mapping[str, Any]
-) -> tuple[dict[str, Any], Source, list[Mistake]]:
+) -> tuple[dict[str, Any], ConfigSource, list[Mistake]]:
     """The file's object with the arguments in it, where each value comes from, and arguments without a place.
 
     An argument that is None was not given.
@@ -46,7 +46,7 @@ def put_arguments(
             hint = did_you_mean(argument, [*common_names, *section_names])
             owners = [owner for owner, one in models.items() if one is not None and field in known_names(one)]
             if owners:
-                hint = said("field-of-tasks", " and ".join(owners))
+                hint = said("field-of-tasks", joined(" and ", owners))
             unknown.append(
                 Mistake(
                     said("argument-named", argument),
@@ -54,7 +54,7 @@ def put_arguments(
                     is_argument=True,
                 )
             )
-    return raw, Source(name, document, taken), unknown
+    return raw, ConfigSource(name, document, taken), unknown
 
 
 def section_name(task: object) -> str:

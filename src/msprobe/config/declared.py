@@ -6,8 +6,8 @@
 
     read = read_declared(Mesh, source, "the file")
 
-:func:`read_declared` tells all mistakes of a file, each with its line and field, as those of ``config.json`` are told.
-Needs pydantic, so whoever reads a file imports this when it does.
+:func:`read_declared` says all mistakes of a file, each with its line and field, as those of ``config.json`` are
+reported. Needs pydantic, so whoever reads a file imports this when it does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from msprobe import log
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, MistakeKind, Source, did_you_mean, ended, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, MistakeKind, did_you_mean, ended, shown
 from msprobe.messages import said
 
 Test = Callable[[Any], object]
@@ -47,7 +47,7 @@ class Declared(BaseModel):
 
 @dataclass(frozen=True)
 class Read:
-    """What was read: ``value`` is made of all that is legal, None if too little is; ``mistakes`` tells the rest."""
+    """What was read: ``value`` is made of all that is legal, None if too little is; ``mistakes`` says the rest."""
 
     value: Any
     mistakes: tuple[Mistake, ...]
@@ -161,7 +161,7 @@ Texts = Annotated[tuple[str, ...], demand((is_texts, "a list of texts"))]
 
 def read_declared(
     form: Any,
-    source: Source,
+    source: ConfigSource,
     whole: str,
     path: FieldPath = (),
     *,

@@ -87,7 +87,7 @@ def _summary_mode(value: object) -> object:
         raise ValueError(said("no-such-statistic", ", ".join(map(repr, unknown))))
     if isinstance(value, str) and value in get_args(settings.SummaryMode):
         return value
-    # As if it were a Literal: the nearest allowed value is told.
+    # As if it were a Literal: the nearest allowed value is reported.
     raise PydanticCustomError("literal_error", "")
 
 

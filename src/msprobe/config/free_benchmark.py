@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.config.fields import CommonFields
-from msprobe.config.mistakes import Mistake, Source, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, shown
 from msprobe.config.other_tasks import FreeBenchmarkFields
 from msprobe.config.ranges import expand
 from msprobe.config.sections import Section
@@ -19,7 +19,9 @@ _TASK = "free_benchmark"
 _FIX_MODES = ("improve_precision", "to_cpu")
 
 
-def benchmark_mistakes(section: Section[FreeBenchmarkFields], raw: Mapping[str, Any], source: Source) -> list[Mistake]:
+def benchmark_mistakes(
+    section: Section[FreeBenchmarkFields], raw: Mapping[str, Any], source: ConfigSource
+) -> list[Mistake]:
     """All of them. A field that is broken by itself takes part in none."""
     fields, broken = section.fields, section.broken
     found = []
@@ -34,7 +36,7 @@ def benchmark_mistakes(section: Section[FreeBenchmarkFields], raw: Mapping[str, 
     return found
 
 
-def _empty_mode(raw: Mapping[str, Any], source: Source) -> list[Mistake]:
+def _empty_mode(raw: Mapping[str, Any], source: ConfigSource) -> list[Mistake]:
     given = raw.get(_TASK)
     if not isinstance(given, Mapping) or given.get("pert_mode", "") is not None:
         return []
@@ -42,7 +44,7 @@ def _empty_mode(raw: Mapping[str, Any], source: Source) -> list[Mistake]:
     return [source.mistake((_TASK, "pert_mode"), said("found-null", allowed))]
 
 
-def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: Source) -> list[Mistake]:
+def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: ConfigSource) -> list[Mistake]:
     if broken & {"fuzz_device", "pert_mode"}:
         return []
     on_cpu = fields.fuzz_device == "cpu"
@@ -52,7 +54,7 @@ def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source
     return [source.mistake((_TASK, "fuzz_device"), text)]
 
 
-def _fix_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: Source) -> list[Mistake]:
+def _fix_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: ConfigSource) -> list[Mistake]:
     found = []
     if fields.fuzz_stage != "forward" and "fuzz_stage" not in broken:
         found.append(source.mistake((_TASK, "fuzz_stage"), said("fix-needs-forward")))
@@ -65,7 +67,7 @@ def _fix_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: S
 
 
 def complete_benchmark(
-    common: CommonFields, section: FreeBenchmarkFields, source: Source, config_path: Path | None
+    common: CommonFields, section: FreeBenchmarkFields, source: ConfigSource, config_path: Path | None
 ) -> Settings:
     """The settings; a warning names what has no effect. Call it where nothing is wrong."""
     if common.level != "L1":

@@ -58,7 +58,7 @@ class DuplicateKey:
 class Document:
     """A parsed text.
 
-    ``positions`` tells where a field begins: for a member of an object the place of its key, for an element
+    ``positions`` says where a field begins: for a member of an object the place of its key, for an element
     of a list the place of its value, for the document itself (``()``) the place of its value.
     """
 

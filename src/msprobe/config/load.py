@@ -24,7 +24,7 @@ from msprobe.config.fields import (
 )
 from msprobe.config.free_benchmark import benchmark_mistakes, complete_benchmark
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, dotted, raise_mistakes, shown
+from msprobe.config.mistakes import MOST_SHOWN, ConfigSource, Mistake, dotted, raise_mistakes, shown
 from msprobe.config.online import address_of
 from msprobe.config.other_tasks import OTHER_TASK_SECTIONS, FreeBenchmarkFields, GradientProbeFields, LoadFields
 from msprobe.config.ranges import expand
@@ -101,7 +101,7 @@ def read_file(config_path: StrPath | None) -> tuple[str, Document]:
     return name, document
 
 
-def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], config_path: Path | None) -> Settings:
+def _settings(raw: dict[str, Any], source: ConfigSource, mistakes: list[Mistake], config_path: Path | None) -> Settings:
     common = read_section(CommonFields, raw, (), source)
     mistakes.extend(common.mistakes)
     active = section_name(raw.get("task"))
@@ -136,7 +136,7 @@ def _settings(raw: dict[str, Any], source: Source, mistakes: list[Mistake], conf
     return _complete(common.fields, cast(FilterFields, section.fields), config_path)
 
 
-def _missing_bounds(active: str, raw: Mapping[str, Any], source: Source) -> list[Mistake]:
+def _missing_bounds(active: str, raw: Mapping[str, Any], source: ConfigSource) -> list[Mistake]:
     """``null`` could mean no bounds as well as the usual ones."""
     section = raw.get(active)
     if active != "grad_probe" or not isinstance(section, Mapping) or section.get("bounds", 0) is not None:
@@ -145,7 +145,7 @@ def _missing_bounds(active: str, raw: Mapping[str, Any], source: Source) -> list
     return [source.mistake((active, "bounds"), text)]
 
 
-def _active_section(active: str, raw: Mapping[str, Any], source: Source) -> Section[Fields]:
+def _active_section(active: str, raw: Mapping[str, Any], source: ConfigSource) -> Section[Fields]:
     model = _model(active)
     return read_section(model or Fields, raw.get(active), (active,), source)
 
@@ -155,7 +155,7 @@ def _model(section: str) -> type[Fields] | None:
     return models[section]
 
 
-def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], source: Source) -> list[Mistake]:
+def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], source: ConfigSource) -> list[Mistake]:
     if "dump_path" in common.broken:
         return []
     if raw.get("dump_path") is None:
@@ -167,7 +167,7 @@ def _dump_path_mistakes(common: Section[CommonFields], raw: Mapping[str, Any], s
     return []
 
 
-def _unknown_fields(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
+def _unknown_fields(raw: Mapping[str, Any], active: str, source: ConfigSource) -> list[str]:
     sections: dict[str, Iterable[str]] = {
         said("in-section", name): known_names(model)
         for name, model in sorted(TASK_SECTIONS.items(), key=lambda item: item[0] != active)
@@ -181,7 +181,7 @@ def _unknown_fields(raw: Mapping[str, Any], active: str, source: Source) -> list
     return lines + unknown_field_warnings(raw.get("load"), ("load",), known_names(LoadFields), {}, source)
 
 
-def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source) -> list[str]:
+def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: ConfigSource) -> list[str]:
     """Files often carry the sections of all tasks. What is wrong in those that are not used stops nothing."""
     lines: list[str] = []
     for name in (*TASK_SECTIONS, *OTHER_TASK_SECTIONS):
@@ -195,7 +195,7 @@ def _unused_section_warnings(raw: Mapping[str, Any], active: str, source: Source
     return lines
 
 
-def _what_is_not_available(active: str, section: Fields, load: LoadFields, source: Source) -> list[Mistake]:
+def _what_is_not_available(active: str, section: Fields, load: LoadFields, source: ConfigSource) -> list[Mistake]:
     missing: list[tuple[FieldPath, str]] = []
     if active in OTHER_TASK_SECTIONS and active not in get_args(ProbeTask):
         able = quoted((*TASKS, *get_args(ProbeTask)))

@@ -1,4 +1,4 @@
-"""Mistakes of a configuration: collected one by one, told all at once."""
+"""Mistakes of a configuration: collected one by one, reported all at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ERRORS: dict[MistakeKind, type[MsprobeError]] = {
     "unavailable": NotAvailableError,
 }
 _LONGEST_VALUE = 80
-#: Mistakes, and fields that stand twice, that are told one by one.
+#: Mistakes, and fields that stand twice, that are reported one by one.
 MOST_SHOWN = 100
 
 
@@ -42,14 +42,14 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Source:
+class ConfigSource:
     """Where values come from: a file, and the arguments that stand in for some of its fields."""
 
     name: str
     document: Document
     # The place in the file that an argument takes -> the name of the argument.
     arguments: Mapping[FieldPath, str]
-    # Places are told with their column, too.
+    # Places are reported with their column, too.
     columns: bool = False
 
     def where(self, path: FieldPath) -> str:
@@ -109,7 +109,7 @@ def ended(sentence: str) -> str:
     return sentence if sentence.endswith(("?", ".")) else Wording("{}.", sentence)
 
 
-def warn_of_duplicates(source: Source) -> None:
+def warn_of_duplicates(source: ConfigSource) -> None:
     """One warning for each name that an object has twice."""
     duplicates = source.document.duplicates
     for twice in duplicates[:MOST_SHOWN]:

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from msprobe.config.fields import AddressFields
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, Source, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, shown
 from msprobe.config.sections import Section
 from msprobe.config.settings import Online
 from msprobe.messages import said
@@ -35,11 +35,11 @@ def address_of(fields: AddressFields, side: Side) -> Online:
 
 
 def online_mistakes(
-    section: Section[OnlineFields], switch: str, side: Side, path: FieldPath, source: Source
+    section: Section[OnlineFields], switch: str, side: Side, path: FieldPath, source: ConfigSource
 ) -> list[Mistake]:
     """What is wrong with the address of an online check, which the field ``switch`` of a section asks for.
 
-    ``path``: of the section. A field that is broken by itself has been told of. A training that does not send needs no
+    ``path``: of the section. A field that is broken by itself has been reported. A training that does not send needs no
     folder that is there; of the checking side the whole section is checked.
     """
     fields, broken = section.fields, section.broken

@@ -1,5 +1,5 @@
 """Sections of tasks that are not the recorder's. Most of them are not there yet: they are read all the same, so that
-their mistakes are told.
+their mistakes are reported.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _modes(value: object) -> object:
         raise ValueError(said("no-such-mode", ", ".join(map(repr, unknown))))
     if isinstance(value, str) and value in known:
         return [value]
-    # As if it were a Literal: the nearest allowed value is told.
+    # As if it were a Literal: the nearest allowed value is reported.
     raise PydanticCustomError("literal_error", "")
 
 

@@ -12,7 +12,7 @@ from msprobe.config.fields import (
     ValueFields,
     known_names,
 )
-from msprobe.config.mistakes import Mistake, Source, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, shown
 from msprobe.config.online import online_mistakes
 from msprobe.config.scope_patterns import API_EXAMPLE, MODULE_EXAMPLE, entry_kind, scope_kinds
 from msprobe.config.sections import Section
@@ -36,7 +36,9 @@ def effective_level(common: CommonFields) -> Level:
     return common.level
 
 
-def cross_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
+def cross_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource
+) -> list[Mistake]:
     """All mistakes that several fields make together. A field that is broken by itself takes part in none."""
     return [
         *_scope_mistakes(common, section, source),
@@ -57,7 +59,7 @@ _USED: dict[str, frozenset[str]] = {
 _ONLINE = ("nfs_path", "host", "port", "tls_path")
 
 
-def unused_field_warnings(common: CommonFields, task: str, source: Source) -> list[str]:
+def unused_field_warnings(common: CommonFields, task: str, source: ConfigSource) -> list[str]:
     """One line for the fields of the top level that a task does not read, where they are not at their defaults."""
     used = _USED.get(task)
     if used is None:
@@ -68,7 +70,7 @@ def unused_field_warnings(common: CommonFields, task: str, source: Source) -> li
     return [said("no-effect-with-task", source.where((name,)), task) for name in given]
 
 
-def adjustment_warnings(common: CommonFields, section: FilterFields, source: Source) -> list[str]:
+def adjustment_warnings(common: CommonFields, section: FilterFields, source: ConfigSource) -> list[str]:
     """One line for each thing asked for that will not be done as asked."""
     lines: list[str] = []
     level = effective_level(common)
@@ -91,7 +93,9 @@ def adjustment_warnings(common: CommonFields, section: FilterFields, source: Sou
     return lines
 
 
-def _scope_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
+def _scope_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource
+) -> list[Mistake]:
     scope = section.fields.scope
     path = (common.fields.task, "scope")
     if "scope" in section.broken or not scope:
@@ -115,7 +119,9 @@ def _scope_mistakes(common: Section[CommonFields], section: Section[FilterFields
     return found
 
 
-def _online_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
+def _online_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource
+) -> list[Mistake]:
     """Records that are sent to be checked need an address, and calls among them."""
     values = section.fields
     if not isinstance(values, TensorFields) or not values.online_run_ut or common.fields.task != "tensor":
@@ -130,7 +136,9 @@ def _online_mistakes(common: Section[CommonFields], section: Section[FilterField
 _ARTICLE = {"api": "an API", "module": "a module"}
 
 
-def _async_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: Source) -> list[Mistake]:
+def _async_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource
+) -> list[Mistake]:
     fields, values = common.fields, section.fields
     if not fields.async_dump or "task" in common.broken or not isinstance(values, ValueFields):
         return []

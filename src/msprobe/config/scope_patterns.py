@@ -13,7 +13,7 @@ from msprobe.messages import said
 EntryKind = Literal["api", "module"]
 
 # Prefixes of API entries in dumps of both frameworks, ours included. Users' own prefixes follow
-# the same form (register_custom_api); this list tells the tool's prefixes from theirs.
+# the same form (register_custom_api); this list distinguishes the tool's prefixes from theirs.
 API_PREFIXES = (
     "Aten",
     "Custom",

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from msprobe.config.fields import Fields, allowed, known_names
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import MOST_SHOWN, Mistake, Source, did_you_mean, nearest, shown
+from msprobe.config.mistakes import MOST_SHOWN, ConfigSource, Mistake, did_you_mean, nearest, shown
 from msprobe.messages import said, text_of
 
 FieldsT = TypeVar("FieldsT", bound=Fields)
@@ -33,7 +33,7 @@ class Section(Generic[FieldsT]):
     mistakes: tuple[Mistake, ...]
 
 
-def read_section(model: type[FieldsT], raw: object, path: FieldPath, source: Source) -> Section[FieldsT]:
+def read_section(model: type[FieldsT], raw: object, path: FieldPath, source: ConfigSource) -> Section[FieldsT]:
     """Check one object. ``null`` in place of the object, or of a field, is the same as absence."""
     if raw is None:
         raw = {}
@@ -56,7 +56,11 @@ def read_section(model: type[FieldsT], raw: object, path: FieldPath, source: Sou
 
 
 def unknown_field_warnings(
-    raw: object, path: FieldPath, known: Iterable[str], elsewhere: Mapping[str, Iterable[str]], source: Source
+    raw: object,
+    path: FieldPath,
+    known: Iterable[str],
+    elsewhere: Mapping[str, Iterable[str]],
+    source: ConfigSource,
 ) -> list[str]:
     """One line for each name that nothing reads.
 
@@ -90,7 +94,7 @@ def unknown_field_warnings(
 
 
 def _mistake(
-    model: type[Fields], detail: ErrorDetails, raw: Mapping[str, Any], path: FieldPath, source: Source
+    model: type[Fields], detail: ErrorDetails, raw: Mapping[str, Any], path: FieldPath, source: ConfigSource
 ) -> Mistake:
     inner, value = _follow(detail["loc"], raw)
     name = str(inner[0])

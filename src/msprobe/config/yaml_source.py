@@ -2,8 +2,8 @@
 
 Read to texts, lists and objects only: ``on``, ``1`` and ``1e5`` stay the texts they are, since they stand for
 names here; an empty value, ``~`` and ``null`` are None. Where numbers are numbers, values are read as YAML means them
-(``typed``); what stands before a colon is a text always. The result is a :class:`Source`, so that a mistake in a
-YAML file is told as one in ``config.json`` is: with file, line and field.
+(``typed``); what stands before a colon is a text always. The result is a :class:`ConfigSource`, so that a mistake in a
+YAML file is reported as one in ``config.json`` is: with file, line and field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from msprobe.config.jsonc import Document, DuplicateKey, FieldPath, Position, forget_fields
-from msprobe.config.mistakes import Source
+from msprobe.config.mistakes import ConfigSource
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.budget import SETTINGS, Budget
@@ -30,7 +30,7 @@ _LIMITS = replace(SETTINGS, bytes=MOST_BYTES, items=20_000_000, seconds=600.0)
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
-def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
+def read_yaml(path: StrPath, what: str = "YAML file") -> ConfigSource:
     """Read a ``.yaml`` file; ``what`` names it in messages (``data mapping``).
 
     Raises PathError if it cannot be read, InvalidInputError with its line if it is not YAML.
@@ -45,13 +45,13 @@ def read_yaml(path: StrPath, what: str = "YAML file") -> Source:
     return parse_yaml(data, os.path.basename(os.fspath(path)))
 
 
-def parse_yaml(data: str | bytes, name: str = "YAML", typed: bool = False) -> Source:
+def parse_yaml(data: str | bytes, name: str = "YAML", typed: bool = False) -> ConfigSource:
     """Parse a text, or bytes in UTF-8 or UTF-16. ``name`` stands before the line in messages."""
     try:
         nodes = yaml_text.documents(data, name, _LIMITS)
         if len(nodes) > 1:
             raise yaml_text.YamlError.at(name, said("yaml-second-document"), *nodes[1].begins)
-        return Source(name, _Reader(name, typed).document(nodes[0] if nodes else None), {})
+        return ConfigSource(name, _Reader(name, typed).document(nodes[0] if nodes else None), {})
     except yaml_text.YamlError as problem:
         where = f"{name}:{problem.line}:{problem.column}" if problem.line else name
         raise InvalidInputError(f"{where}: broken YAML: {problem.problem}.") from problem

@@ -52,14 +52,14 @@ class ConfigChecker:
     states of generators and dropout layers. Then everything is taken off again. The training is not changed, and an
     error in here ends the collection with one line in the log.
 
-    ``model``: the model, or a list of its parts, whose first tells the micro-steps; None collects neither weights
+    ``model``: the model, or a list of its parts, whose first says the micro-steps; None collects neither weights
     nor inputs.
     ``shell_path``: files of hyper-parameters (scripts, settings). ``output_zip_path``: ends with ``.zip``.
     ``fmk``: ``pytorch`` or ``mindspore``. ``steps``: how many micro-steps, 1 or more. ``settings``: the arguments
     of the program, as a dict, a namespace, a dataclass or a configuration, or several in a list. Those of Megatron are
     found.
 
-    ``watch=False``: the program tells by :meth:`collect` when a micro-step begins.
+    ``watch=False``: the program says by :meth:`collect` when a micro-step begins.
 
     Raises InvalidInputError for arguments that cannot be used: a TypeError, too, for a ``shell_path`` that is no list,
     a ValueError for a kind of file that is not read.

@@ -32,10 +32,10 @@ class Collection:
         writer: PackWriter,
         steps: int,
         calls: RandomCalls,
-        tell_step: Callable[[int], None],
+        count_step: Callable[[int], None],
     ) -> None:
         self._framework, self._models, self._writer = framework, list(models), writer
-        self._steps, self._calls, self._count_step = steps, calls, tell_step
+        self._steps, self._calls, self._count_step = steps, calls, count_step
         self._step = 0
         self._states: dict[str, dict[str, str]] = {}
         self._remove: Remove | None = None

@@ -34,7 +34,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TensorFacts:
     """A tensor's statistics, as float32 has them (None where it has no elements), and a digest of its bytes."""
 
     statistics: dict[str, float | None]
@@ -74,7 +74,7 @@ class Framework(Protocol):
     def is_tensor(self, value: Any) -> bool:
         """True for a tensor."""
 
-    def measure(self, tensors: Sequence[Any]) -> list[Measured | None]:
+    def measure(self, tensors: Sequence[Any]) -> list[TensorFacts | None]:
         """Statistics and digests; None for a tensor without values. Changes no tensor and no generator."""
 
     def generator_states(self) -> dict[str, str]:

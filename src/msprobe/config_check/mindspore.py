@@ -12,7 +12,7 @@ from mindspore import nn
 
 from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.config_check.framework import Measured, Remove, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
@@ -80,7 +80,7 @@ class _MindSpore:
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, mindspore.Tensor)
 
-    def measure(self, tensors: Sequence[Any]) -> list[Measured | None]:
+    def measure(self, tensors: Sequence[Any]) -> list[TensorFacts | None]:
         return [_measured(tensor) for tensor in tensors]
 
     def generator_states(self) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _cells(models: Sequence[Any]) -> Iterable[tuple[str, Any]]:
             yield (f"{number}.{name}" if number else name), cell
 
 
-def _measured(tensor: Any) -> Measured | None:
+def _measured(tensor: Any) -> TensorFacts | None:
     try:
         # numpy has no bfloat16; as float32 its elements are the same.
         is_known = tensor.dtype not in (getattr(mindspore, "bfloat16", None),)
@@ -116,10 +116,10 @@ def _measured(tensor: Any) -> Measured | None:
     wide = (raw.view(raw.real.dtype) if np.iscomplexobj(raw) else raw).astype(np.float32).reshape(-1)
     digest = f"xxh3:{xxhash.xxh3_64_hexdigest(raw.tobytes())}"
     if not wide.size:
-        return Measured(dict.fromkeys(("max", "min", "mean", "norm")), digest)
+        return TensorFacts(dict.fromkeys(("max", "min", "mean", "norm")), digest)
     with np.errstate(all="ignore"):
         numbers = (wide.max(), wide.min(), wide.mean(), np.linalg.norm(wide))
-    return Measured(dict(zip(("max", "min", "mean", "norm"), map(float, numbers), strict=True)), digest)
+    return TensorFacts(dict(zip(("max", "min", "mean", "norm"), map(float, numbers), strict=True)), digest)
 
 
 FRAMEWORK = _MindSpore()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.torch.digest import of_tensor, xxh3
+from msprobe.capture.torch.digest import tensor_digest, xxh3
 from msprobe.capture.torch.module_calls import watch_module
 from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
@@ -17,7 +17,7 @@ from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
-from msprobe.config_check.framework import Measured, Remove, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, Watched
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.guard import attempt
@@ -50,7 +50,7 @@ def _watched() -> tuple[Watched, ...]:
 
 
 class _Passes:
-    """Tells of the passes of one model."""
+    """Notifies of the passes of one model."""
 
     def __init__(self, before: Before, after: Callable[[], None]) -> None:
         self._before = before
@@ -107,7 +107,7 @@ class _Torch:
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)
 
-    def measure(self, tensors: Sequence[torch.Tensor]) -> list[Measured | None]:
+    def measure(self, tensors: Sequence[torch.Tensor]) -> list[TensorFacts | None]:
         rows: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
         digests: list[str | None] = []
         measured: list[bool] = []
@@ -125,7 +125,7 @@ class _Torch:
                 numbers.update(zip((place for place, _ in several), found, strict=True))
         nothing = [None] * len(KEYS)
         return [
-            Measured(dict(zip(KEYS, numbers.get(place, nothing), strict=True)), digests[place]) if is_there else None
+            TensorFacts(dict(zip(KEYS, numbers.get(place, nothing), strict=True)), digests[place]) if is_there else None
             for place, is_there in enumerate(measured)
         ]
 
@@ -197,7 +197,7 @@ def _statistics(values: torch.Tensor) -> torch.Tensor:
 
 
 def _digest(values: torch.Tensor) -> str:
-    return xxh3(of_tensor(values.detach().cpu())).decode()
+    return xxh3(tensor_digest(values.detach().cpu())).decode()
 
 
 FRAMEWORK = _Torch()

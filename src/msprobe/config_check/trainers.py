@@ -17,7 +17,7 @@ class CheckedTraining:
     def __init__(self, path: str) -> None:
         self.path = check_pack_path(path)
         self._checker: ConfigChecker | None = None
-        self._tells = False
+        self._reports_steps = False
         ConfigChecker.apply_patches("pytorch")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -30,12 +30,12 @@ class CheckedTraining:
         # An earlier training may have been ended by an exception that nobody reported.
         self.end()
         ConfigChecker.apply_patches("pytorch")
-        self._tells = not calls_model
+        self._reports_steps = not calls_model
         self._checker = ConfigChecker(model, None, self.path, "pytorch", settings=settings, watch=calls_model)
 
     def note(self, *inputs: Any) -> None:
-        """A micro-step (where the model tells of none: a step) begins with these inputs."""
-        if self._checker is not None and self._tells:
+        """A micro-step (where the model reports none: a step) begins with these inputs."""
+        if self._checker is not None and self._reports_steps:
             self._checker.collect(*inputs)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Where two trainings part, and what a dump alone tells: first differences, their cause and their effect."""
+"""Where two trainings part, and what a dump alone says: first differences, their cause and their effect."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.one_step import Keep, Task, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
-from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 from msprobe.engine import Workers, run
@@ -24,7 +24,7 @@ Progress = Callable[[str], None]
 Place = tuple[Step, Rank]
 
 
-class Telling:
+class PlaceOfWork:
     """Says which part is compared, where somebody wants to know."""
 
     def __init__(self, progress: Progress | None, parts: int) -> None:
@@ -64,7 +64,7 @@ class Steps:
         one: Dump,
         other: Dump,
         healthy: dict[Place, Dump],
-        tell: Telling,
+        place: PlaceOfWork,
         workers: Workers,
         mappings: Mappings | None,
         keep: Keep | None = None,
@@ -72,7 +72,7 @@ class Steps:
         self._dumps = one, other
         self._steps = len(one.steps), len(other.steps)
         self._healthy = healthy
-        self._tell = tell
+        self._place = place
         self._workers = workers
         self._mappings = mappings
         # What another process knows cannot be kept here.
@@ -81,13 +81,13 @@ class Steps:
         self._reached: dict[Rank, Reach] = {}
         self._left: dict[Rank, tuple[Mapping[str, Left], Mapping[str, Left]]] = {}
         self._weights: dict[Rank, Mapping[str, tuple[Any, Any]]] = {}
-        self._ahead: tuple[StepPair, list[Compared]] | None = None
+        self._ahead: tuple[StepPair, list[ComparedRank]] | None = None
 
-    def compare(self, step: StepPair) -> list[Compared]:
+    def compare(self, step: StepPair) -> list[ComparedRank]:
         """All ranks of a step, which follows the one that was compared before."""
         results = self._judged(step)
         self._ahead = None
-        self._tell.done(step)
+        self._place.done(step)
         self._reached = {result.rank: result.reach for result in results}
         self._left = {result.rank: result.left for result in results}
         self._weights = {result.rank: result.weights for result in results}
@@ -102,11 +102,11 @@ class Steps:
         self._ahead = step, results
         return max((_brought(result.reach) for result in results), default=0.0)
 
-    def _judged(self, step: StepPair) -> list[Compared]:
+    def _judged(self, step: StepPair) -> list[ComparedRank]:
         """What came out for a step, which was judged already if the one before asked for it."""
         if self._ahead is not None and self._ahead[0] is step:
             return self._ahead[1]
-        results = run(judge, self._tasks(step), self._workers, partial(self._tell, step))
+        results = run(judge, self._tasks(step), self._workers, partial(self._place, step))
         return settle_exchanges(with_first_suspects(results))
 
     def _tasks(self, step: StepPair) -> list[Task]:

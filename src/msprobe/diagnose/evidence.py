@@ -43,8 +43,8 @@ _MOST_NAMED = 200
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The tensor that told, on both sides, and how far it is apart. ``bound``: say where that is a lower bound."""
+class SeenFact:
+    """The tensor that reported, on both sides, and how far it is apart. ``bound``: say where that is a lower bound."""
 
     difference: Difference
     bound: bool = False
@@ -55,8 +55,8 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Result:
-    """How far a result is apart, and how much of that rounding and what came in explain; both relative. ``slot`` and
+class ResultFact:
+    """How far a result is apart, and how much of that rounding and the inputs explain; both relative. ``slot`` and
     ``input_difference`` (how far the inputs are apart) are given for a call that is the origin itself.
     ``by_statistics``: inputs agree in their statistics, which is all that was recorded of them; a different order of
     their elements does not show.
@@ -70,7 +70,7 @@ class Result:
 
     @property
     def is_explained(self) -> bool:
-        """True if nothing but rounding and what came in is needed."""
+        """True if nothing but rounding and the inputs is needed."""
         return self.difference <= self.explained
 
     def json(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedFact:
     """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it; or
     the number up to which a type holds every whole number.
     """
@@ -220,7 +220,7 @@ class Movement:
 
 
 _OfEffect = Effect | NoEffect | EffectLater
-Fact = Seen | Result | _OfEffect | OtherArguments | OneSide | Because | Setting | Named | Listed | Movement
+Fact = SeenFact | ResultFact | _OfEffect | OtherArguments | OneSide | Because | Setting | NamedFact | Listed | Movement
 
 
 def because(cause: Cause | None) -> tuple[Because, ...]:

@@ -23,7 +23,7 @@ VERSION = 1
 F = TypeVar("F")
 
 Status = Literal["agree", "harmless", "diverged", "incomparable"]
-Kind = Literal[
+FindingKind = Literal[
     "data",
     "initial_weights",
     "structure",
@@ -47,7 +47,7 @@ Kind = Literal[
     "error",
 ]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Finding:
     ``harmless`` is true if nothing that counts (loss, gradients, weights) is changed by it.
     """
 
-    kind: Kind
+    kind: FindingKind
     message: str
     where: str
     entry: str | None = None
@@ -112,7 +112,7 @@ class Finding:
         return arguments_of(self.message)
 
     def with_fact(self, message: str, fact: Fact) -> Finding:
-        """The finding, with one fact more and words that tell it."""
+        """The finding, with one fact more and words that say it."""
         return replace(self, message=message, facts=(*self.facts, fact), evidence={**self.evidence, **fact.json()})
 
     def to_json(self) -> dict[str, Any]:
@@ -138,6 +138,8 @@ class Finding:
         }
 
 
+#: Counts of ``verdict.json`` that had a different name: programs that read it by that one still find it.
+_FORMER_NAMES = {"explained": "victim", "unexplained": "guilty"}
 _NOT_READ = ("unread", "unread_files", "not_compared")
 _OF_ONE_SIDE = ("steps_of_one_side", "ranks_of_one_side", "parts_of_one_side")
 
@@ -150,7 +152,7 @@ class Verdict:
     counts), ``diverged``, or ``incomparable`` (nothing answers to anything). ``notes`` are remarks that are
     no findings: another precision, other call names. ``apart``: the candidate's steps in which something differs beyond
     rounding, or one side makes a call alone. ``not_compared``: those that both sides have, and that cannot be compared.
-    ``reason``: why they are not comparable, which ``notes`` tell, too. These three are not part of ``verdict.json``.
+    ``reason``: why they are not comparable, which ``notes`` say, too. These three are not part of ``verdict.json``.
     """
 
     status: Status
@@ -185,7 +187,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0: they agree, or differ harmlessly; 1: they part; 2: not comparable, or not all of both was."""
+        """0: they agree, or differ harmlessly; 1: they diverged; 2: not comparable, or not all of both was."""
         if self.status in ("agree", "harmless"):
             return 2 if self.is_partial else 0
         return 1 if self.status == "diverged" else 2
@@ -197,7 +199,9 @@ class Verdict:
             "status": self.status,
             "candidate": self.candidate,
             "reference": self.reference,
-            "summary": plain(self.summary) | {"kinds": dict(Counter(f.kind for f in self.findings))},
+            "summary": plain(self.summary)
+            | {former: self.summary[name] for name, former in _FORMER_NAMES.items() if name in self.summary}
+            | {"kinds": dict(Counter(f.kind for f in self.findings))},
             "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
             "messages": coded(self.notes),

@@ -14,7 +14,7 @@ from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
-from msprobe.diagnose.origin.step_facts import Before, StepFacts
+from msprobe.diagnose.origin.step_facts import StepBefore, StepFacts
 from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.pairing.translation import NOTE
@@ -24,7 +24,7 @@ from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
 from msprobe.diagnose.tolerance.declared_units import precision_of
-from msprobe.diagnose.verdict.conclusion import Compared, agreeing_of
+from msprobe.diagnose.verdict.conclusion import ComparedRank, agreeing_of
 from msprobe.diagnose.verdict.precision_words import precision_in_words
 from msprobe.diagnose.verdict.recordings import (
     calls_answering,
@@ -73,7 +73,7 @@ class Task:
     delivered: frozenset[str] = frozenset()
 
 
-def judge(task: Task) -> Compared:
+def judge(task: Task) -> ComparedRank:
     """What comes out for one step of one rank; nothing of its records is kept, and no file stays open."""
     with no_collection():
         return _compare_part(task, measured(task.healthy, task.reference))
@@ -91,7 +91,7 @@ def measured(healthy: Dump | None, reference: Dump) -> Calibration:
             part.close()
 
 
-def _compare_part(task: Task, calibration: Calibration) -> Compared:
+def _compare_part(task: Task, calibration: Calibration) -> ComparedRank:
     timelines: list[Timeline] = []
     left, right = task.candidate.part(), task.reference.part()
     is_kept = False
@@ -118,7 +118,7 @@ def searched(
     paired: Paired,
     calibration: Calibration,
     first: bool = False,
-    before: Before | None = None,
+    before: StepBefore | None = None,
     steps: tuple[int, int] = (1, 1),
     isolated: bool = False,
     delivered: frozenset[str] = frozenset(),
@@ -126,7 +126,7 @@ def searched(
     """Judge all pairs and search for origins, as every comparison does it: a search finds out that some pairs, which
     are within rounding as a whole, are not. The arguments are those of :class:`Task`.
     """
-    calibration.tell(paired.comparer)
+    calibration.set_limits(paired.comparer)
     scene = Scene(paired.pairing, paired.comparer, first, before, isolated, delivered)
     look_for_steps_in_one(scene, steps)
     search(scene)
@@ -136,12 +136,12 @@ def searched(
 
 def _compare_timelines(
     task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline
-) -> tuple[Compared, Scene, tuple[str, ...]]:
+) -> tuple[ComparedRank, Scene, tuple[str, ...]]:
     left, right = candidate.part, reference.part
     sides = ("candidate", left), ("reference", right)
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.known)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
-    before = Before(
+    before = StepBefore(
         task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched, task.before.written
     )
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
@@ -153,7 +153,7 @@ def _compare_timelines(
         # Where nothing was written, what earlier steps wrote is still there.
         written=written_in(scene.judged.values()) or task.before.written,
     )
-    compared = Compared(
+    compared = ComparedRank(
         step=left.step,
         rank=left.rank,
         # In lockstep it is asked which call each of them is about.

@@ -31,7 +31,7 @@ MAY_VIEW = frozenset(
     T mT H contiguous
     """.split()
 )
-#: They choose elements by their size, and tell which: of several that are about as large, rounding decides.
+#: They choose elements by their size, and say which: of several that are about as large, rounding decides.
 CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
 #: Of these, the ones by which a router chooses experts.
 ROUTES = frozenset("topk max argmax".split())
@@ -114,7 +114,7 @@ PROMOTES = frozenset("mul add sub div outer".split())
 SUMS = frozenset(("sum", "mean"))
 #: Sums of products of two tensors.
 PRODUCTS = frozenset("matmul linear einsum addmm baddbmm conv1d conv2d conv3d".split())
-#: All whose kernels multiply matrices, and may round what goes in to fewer bits than float32 has (and those whose name
+#: All whose kernels multiply matrices, and may round the inputs to fewer bits than float32 has (and those whose name
 #: holds ``matmul`` or ``attention``); without underscores and in small letters, so that classes of modules are in, too.
 MULTIPLIES = frozenset(
     "linear dense addmm addbmm baddbmm addmv mv dot vdot inner tensordot einsum bilinear multidot chainmatmul".split()
@@ -139,7 +139,7 @@ RANDOM = frozenset(
     randint_like randperm bernoulli multinomial normal uniform exponential gumbel_softmax rrelu random poisson
     """.split()
 )
-#: They drop something at random if they are told to, and where they take by how much.
+#: They drop something at random if they are asked to, and where they take by how much.
 DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
 
 #: Names of writes (with the underscore) whose result does not depend on what was there.
@@ -255,7 +255,7 @@ NEEDS_INPUTS = frozenset(
     conv3d baddbmm addmm einsum log sin cos cross_entropy scaled_dot_product_attention prelu elu
     """.split()
 )
-#: They fill memory as they are told to; what is in it is neither born nor carried there.
+#: They fill memory as they are asked to; what is in it is neither born nor carried there.
 FILLS = frozenset(
     """
     empty empty_like new_empty empty_strided empty_permuted fill full full_like new_full zero zeros zeros_like ones

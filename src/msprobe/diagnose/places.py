@@ -1,4 +1,4 @@
-"""Places that are told in a row: the first of them, and how many there are besides."""
+"""Places that are reported in a row: the first of them, and how many there are besides."""
 
 from __future__ import annotations
 

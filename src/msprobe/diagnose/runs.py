@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from msprobe.diagnose.all_steps import Place, Progress, Steps, Telling
+from msprobe.diagnose.all_steps import Place, PlaceOfWork, Progress, Steps
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.one_step import Keep
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.verdict.common import Step, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
-from msprobe.diagnose.verdict.over_steps import tell_over_steps
+from msprobe.diagnose.verdict.over_steps import findings_over_steps
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.diagnose.verdict.summary import listed
@@ -52,7 +52,7 @@ def compare_runs(
     """Say where two recorded trainings part.
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``).
-    ``progress`` is told which part is compared next.
+    ``progress`` gets what is compared next.
     ``noise`` is the dump of a second healthy run, from which it is measured what each call may differ by.
     ``jobs`` ranks of a step are compared at once, with the same result: in processes of this machine, or on a Ray
     cluster (see :class:`msprobe.engine.Workers`).
@@ -61,7 +61,7 @@ def compare_runs(
     ``mappings``: names of functions and modules of MindSpore and what they are in PyTorch, where these do not answer to
     each other by themselves (see :func:`msprobe.compare.mapping.load_mappings`).
     ``keep`` is given what is known of each step of a rank, and may go on looking at it; not if others than this process
-    compare them. ``is_known``: a finding that is not to be told, nor to end the search.
+    compare them. ``is_known``: a finding that is not to be reported, nor to end the search.
     Raises PathError or InvalidInputError if one of them cannot be read, or ``noise`` has no part in common with the
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
@@ -84,12 +84,12 @@ def compare_runs(
         running.leave_out(lacking, said("no-rank-in-common"))
     status: Status = "agree"
     compared = False
-    tell = Telling(progress, sum(len(step.ranks) for step in common.steps))
-    steps = Steps(one, other, healthy, tell, workers, mappings, keep)
+    place = PlaceOfWork(progress, sum(len(step.ranks) for step in common.steps))
+    steps = Steps(one, other, healthy, place, workers, mappings, keep)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
         if layouts is not None and whole is not None and not step.ranks:
-            tell.all_ranks(step)
+            place.all_ranks(step)
             found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
             whole.add(found_whole)
             running.add_layouts(step.candidate, found_whole)
@@ -151,7 +151,7 @@ def compare_runs(
         status,
         str(candidate),
         str(reference),
-        tuple(tell_over_steps(running.findings, summary["steps_compared"], running.effect)),
+        tuple(findings_over_steps(running.findings, summary["steps_compared"], running.effect)),
         tuple(dict.fromkeys(notes)),
         summary,
         tuple(running.apart),
@@ -198,7 +198,7 @@ def _of_layouts(annotations: dict[str, Annotation]) -> tuple[Layouts, LayoutCoun
 
 
 def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
-    """True if ranks of one number do not answer to each other, as the first step that both have tells."""
+    """True if ranks of one number do not answer to each other, as the first step that both have says."""
     if not steps or not steps[0].ranks:
         return False  # nothing to compare, or no rank in common
     if len(one.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:

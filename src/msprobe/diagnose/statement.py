@@ -1,4 +1,4 @@
-"""The one builder of findings that are said of a record: what the record tells of itself comes with each of them."""
+"""The one builder of findings that are said of a record: what the record reports itself comes with each of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.evidence import Fact, as_json
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _MOST_STACK = 20
@@ -15,7 +15,7 @@ _MOST_STACK = 20
 def finding_at(
     timeline: Timeline,
     event: Event,
-    kind: Kind,
+    kind: FindingKind,
     message: str,
     where: str,
     step: int | None,
@@ -26,7 +26,7 @@ def finding_at(
     """A finding at a record. Its module, its source line and the call stack are those of the forward pass.
 
     ``facts``: what it rests on; ``details``: further JSON values for its evidence; ``more``: other fields of
-    :class:`Finding`, which go before what the record tells.
+    :class:`Finding`, which go before what the record says.
     """
     forward = timeline.forward_of(event) or event if event.direction == "backward" else event
     source = {} if forward.source is None else {"source": forward.source}

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msprobe import __version__, distribution
-from msprobe.doctor.findings import Finding, Status
+from msprobe.doctor.findings import DoctorFinding, DoctorStatus
 from msprobe.errors import MsprobeError, reason_of
 from msprobe.foreign.opening import open_regular
 from msprobe.messages import both, said
@@ -36,32 +36,32 @@ EXTRAS = {
 }
 
 
-def all_checks(folders: Sequence[Path]) -> Iterator[Finding]:
+def all_checks(folders: Sequence[Path]) -> Iterator[DoctorFinding]:
     """All findings but those of devices; ``folders``: where the user wants to write."""
-    yield of_python()
-    yield from of_neighbours()
-    yield from of_files()
-    yield of_command()
-    yield of_extension()
-    yield from of_frameworks()
-    yield of_extras()
-    yield from of_folders([*folders, Path(tempfile.gettempdir())])
+    yield check_python()
+    yield from check_neighbours()
+    yield from check_files()
+    yield check_command()
+    yield check_extension()
+    yield from check_frameworks()
+    yield check_extras()
+    yield from check_folders([*folders, Path(tempfile.gettempdir())])
 
 
-def of_python() -> Finding:
+def check_python() -> DoctorFinding:
     """Which Python and which machine."""
     version = platform.python_version()
     data = {"python": version, "msprobe": __version__, "machine": platform.machine(), "system": platform.system()}
     data["executable"] = sys.executable
     text = said("doctor-python", __version__, version, platform.system(), platform.machine())
-    return Finding("python", "ok", text, (), data)
+    return DoctorFinding("python", "ok", text, (), data)
 
 
-def of_neighbours() -> Iterator[Finding]:
+def check_neighbours() -> Iterator[DoctorFinding]:
     """Other packages with files or a command of our names."""
     names = distribution.sharers()
     if not names:
-        yield Finding("neighbours", "ok", said("doctor-no-neighbours"))
+        yield DoctorFinding("neighbours", "ok", said("doctor-no-neighbours"))
     for name in names:
         shared = distribution.shared_files(name)
         version = _version_of(name)
@@ -71,14 +71,14 @@ def of_neighbours() -> Iterator[Finding]:
         else:
             text = said("doctor-neighbour-owns-name", name, version or "")
         data = {"package": name, "version": version, "shared": shared}
-        yield Finding("neighbours", "error", text, distribution.repair([name]), data)
+        yield DoctorFinding("neighbours", "error", text, distribution.repair([name]), data)
 
 
-def of_files() -> Iterator[Finding]:
+def check_files() -> Iterator[DoctorFinding]:
     """Are the files of our own package those that were installed?"""
     damaged = distribution.damaged_files()
     if damaged:
-        yield Finding(
+        yield DoctorFinding(
             "files",
             "error",
             said("doctor-files-damaged", len(damaged), damaged[0]),
@@ -86,86 +86,86 @@ def of_files() -> Iterator[Finding]:
             {"damaged": damaged},
         )
     else:
-        yield Finding("files", "ok", said("doctor-files-whole", Path(distribution.__file__).parent))
+        yield DoctorFinding("files", "ok", said("doctor-files-whole", Path(distribution.__file__).parent))
 
 
-def of_command() -> Finding:
+def check_command() -> DoctorFinding:
     """Which program the shell starts as ``msprobe``."""
     place = shutil.which("msprobe")
     beside = Path(sys.executable).with_name("msprobe")
     if place is None:
         by_module = said("doctor-call-module", sys.executable)
         remedy = said("doctor-call-or-activate", beside) if beside.exists() else by_module
-        return Finding("command", "warning", said("doctor-not-on-path"), (remedy,))
+        return DoctorFinding("command", "warning", said("doctor-not-on-path"), (remedy,))
     module = _module_of(Path(place))
     if module is not None and module.split(".")[0] == "msprobe" and module not in ("msprobe.cli", "msprobe.__main__"):
         text = said("doctor-command-of-other", place, module)
-        return Finding("command", "error", text, distribution.repair([]), {"path": place, "module": module})
+        return DoctorFinding("command", "error", text, distribution.repair([]), {"path": place, "module": module})
     if Path(place).parent.resolve() != beside.parent.resolve():
         text = said("doctor-command-elsewhere", place, sys.executable)
-        return Finding("command", "warning", text, (said("doctor-call-module", sys.executable),), {"path": place})
-    return Finding("command", "ok", said("doctor-command-is", place), (), {"path": place})
+        return DoctorFinding("command", "warning", text, (said("doctor-call-module", sys.executable),), {"path": place})
+    return DoctorFinding("command", "ok", said("doctor-command-is", place), (), {"path": place})
 
 
-def of_extension() -> Finding:
+def check_extension() -> DoctorFinding:
     """Is the C extension in use?"""
     from msprobe.capture import native
 
     why = native.unused_because
     if not why:
-        return Finding("extension", "ok", said("doctor-extension-in-use"), (), {"in_use": True})
+        return DoctorFinding("extension", "ok", said("doctor-extension-in-use"), (), {"in_use": True})
     remedy = (
         "unset MSPROBE_NATIVE" if "MSPROBE_NATIVE" in why else said("doctor-install-wheel", distribution.repair([])[-1])
     )
     text = said("doctor-extension-not-in-use", why)
-    return Finding("extension", "warning", text, (remedy,), {"in_use": False, "why": why})
+    return DoctorFinding("extension", "warning", text, (remedy,), {"in_use": False, "why": why})
 
 
-def of_frameworks() -> Iterator[Finding]:
+def check_frameworks() -> Iterator[DoctorFinding]:
     """Versions of PyTorch, MindSpore and numpy, by their metadata, and pairs that do not work together."""
     torch, mindspore, numpy = (_version_of(name) for name in ("torch", "mindspore", "numpy"))
     if torch is None and mindspore is None:
         text = said("doctor-no-framework")
-        yield Finding("frameworks", "note", text, (distribution.install("torch"),))
+        yield DoctorFinding("frameworks", "note", text, (distribution.install("torch"),))
     if torch is not None:
         yield _torch(torch, numpy)
     if mindspore is not None:
         yield _mindspore(mindspore, numpy)
 
 
-def _torch(version: str, numpy: str | None) -> Finding:
+def _torch(version: str, numpy: str | None) -> DoctorFinding:
     data = {"torch": version, "numpy": numpy}
     if _numbers(version) < _LEAST_TORCH:
-        return Finding("torch", "error", said("doctor-torch-too-old", version), ("pip install -U torch",), data)
+        return DoctorFinding("torch", "error", said("doctor-torch-too-old", version), ("pip install -U torch",), data)
     if numpy is not None and _numbers(numpy) >= (2,) and _numbers(version) < _LEAST_TORCH_WITH_NUMPY_2:
         text = said("doctor-torch-with-numpy", version, numpy)
-        return Finding("torch", "error", text, ("pip install 'numpy<2'",), data)
+        return DoctorFinding("torch", "error", text, ("pip install 'numpy<2'",), data)
     plug_in = _version_of("torch_npu")
     if plug_in is not None and _numbers(plug_in)[:2] != _numbers(version)[:2]:
         text = said("doctor-torch-npu", plug_in, version)
         remedy = said("doctor-install-torch-npu", ".".join(map(str, _numbers(version)[:2])))
-        return Finding("torch", "error", text, (remedy,), {**data, "torch_npu": plug_in})
+        return DoctorFinding("torch", "error", text, (remedy,), {**data, "torch_npu": plug_in})
     if plug_in is None:
         text = said("doctor-torch", version, numpy)
     else:
         text = said("doctor-torch-and-npu", version, plug_in, numpy)
-    return Finding("torch", "ok", text, (), {**data, "torch_npu": plug_in})
+    return DoctorFinding("torch", "ok", text, (), {**data, "torch_npu": plug_in})
 
 
-def _mindspore(version: str, numpy: str | None) -> Finding:
+def _mindspore(version: str, numpy: str | None) -> DoctorFinding:
     data = {"mindspore": version, "numpy": numpy}
     if numpy is not None and _numbers(numpy) >= (2,):
         text = said("doctor-mindspore-with-numpy", version, numpy)
-        return Finding("mindspore", "error", text, ("pip install 'numpy<2'",), data)
+        return DoctorFinding("mindspore", "error", text, ("pip install 'numpy<2'",), data)
     if _numbers(version) < _LEAST_MINDSPORE:
-        return Finding("mindspore", "warning", said("doctor-mindspore-untried", version), (), data)
+        return DoctorFinding("mindspore", "warning", said("doctor-mindspore-untried", version), (), data)
     if sys.version_info >= (3, 13):
         text = said("doctor-mindspore-on-python", version, platform.python_version())
-        return Finding("mindspore", "warning", text, (), data)
-    return Finding("mindspore", "ok", said("doctor-mindspore", version, numpy), (), data)
+        return DoctorFinding("mindspore", "warning", text, (), data)
+    return DoctorFinding("mindspore", "ok", said("doctor-mindspore", version, numpy), (), data)
 
 
-def of_extras() -> Finding:
+def check_extras() -> DoctorFinding:
     """Which optional packages are there."""
     missing = {
         extra: what
@@ -173,9 +173,9 @@ def of_extras() -> Finding:
         if any(_version_of(package) is None for package in packages)
     }
     if not missing:
-        return Finding("extras", "ok", said("doctor-extras-there"))
+        return DoctorFinding("extras", "ok", said("doctor-extras-there"))
     listed = "; ".join(f"{extra} ({what})" for extra, what in missing.items())
-    return Finding(
+    return DoctorFinding(
         "extras",
         "note",
         said("doctor-extras-missing", listed),
@@ -184,7 +184,7 @@ def of_extras() -> Finding:
     )
 
 
-def of_folders(folders: Sequence[Path]) -> Iterator[Finding]:
+def check_folders(folders: Sequence[Path]) -> Iterator[DoctorFinding]:
     """Can these folders be written to, and is there room?"""
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         there = folder
@@ -198,11 +198,13 @@ def of_folders(folders: Sequence[Path]) -> Iterator[Finding]:
         except OSError as problem:
             reason = reason_of(problem)
             text = said("doctor-folder-not-writable", folder, reason)
-            yield Finding("write-access", "error", text, (said("doctor-choose-folder"),), data)
+            yield DoctorFinding("write-access", "error", text, (said("doctor-choose-folder"),), data)
             continue
         data["free_bytes"] = free
-        status: Status = "ok" if free >= _LEAST_BYTES else "warning"
-        yield Finding("write-access", status, said("doctor-folder-writable", folder, free / 1000000000.0), (), data)
+        status: DoctorStatus = "ok" if free >= _LEAST_BYTES else "warning"
+        yield DoctorFinding(
+            "write-access", status, said("doctor-folder-writable", folder, free / 1000000000.0), (), data
+        )
 
 
 def _version_of(name: str) -> str | None:

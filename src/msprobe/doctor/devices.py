@@ -8,15 +8,15 @@ from importlib.util import find_spec
 from typing import Any
 
 from msprobe.children import starting
-from msprobe.doctor.findings import Finding
+from msprobe.doctor.findings import DoctorFinding
 from msprobe.errors import MsprobeError, in_one_line
 from msprobe.foreign.json_text import parse_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 _MOST_SECONDS = 120.0
 
 
-def of_devices() -> Finding | None:
+def check_devices() -> DoctorFinding | None:
     """What PyTorch can compute on; None where it is not installed."""
     if find_spec("torch") is None:
         return None
@@ -26,16 +26,16 @@ def of_devices() -> Finding | None:
     except starting.TimeoutExpired:
         process.kill()
         process.communicate()
-        return Finding("devices", "error", said("doctor-torch-never-ends", _MOST_SECONDS))
+        return DoctorFinding("devices", "error", said("doctor-torch-never-ends", _MOST_SECONDS))
     try:
         answer: dict[str, Any] = parse_json(printed.splitlines()[-1], "the answer of a process")
     except (IndexError, MsprobeError):
-        return Finding("devices", "error", said("doctor-torch-ended", process.returncode))
+        return DoctorFinding("devices", "error", said("doctor-torch-ended", process.returncode))
     if answer["problems"]:
-        return Finding("devices", "error", "; ".join(answer["problems"]), (said("doctor-reinstall"),), answer)
+        return DoctorFinding("devices", "error", "; ".join(answer["problems"]), (said("doctor-reinstall"),), answer)
     kinds = [f"{count} {kind}" for kind, count in answer["devices"].items() if count]
-    text = said("doctor-devices", " and ".join(["CPU", *kinds]))
-    return Finding("devices", "ok", text, (), answer)
+    text = said("doctor-devices", joined(" and ", ["CPU", *kinds]))
+    return DoctorFinding("devices", "ok", text, (), answer)
 
 
 def main() -> int:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Status = Literal["ok", "note", "warning", "error"]
+DoctorStatus = Literal["ok", "note", "warning", "error"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One statement about the installation.
 
     ``code``: a stable name for programs. ``status``: ``note`` where something optional is not there, ``warning`` where
@@ -18,7 +18,7 @@ class Finding:
     """
 
     code: str
-    status: Status
+    status: DoctorStatus
     text: str
     remedy: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -34,6 +34,6 @@ class Finding:
         }
 
 
-def is_sound(findings: Sequence[Finding]) -> bool:
+def is_sound(findings: Sequence[DoctorFinding]) -> bool:
     """True if nothing is an error."""
     return not any(finding.status == "error" for finding in findings)

@@ -1,7 +1,8 @@
 """The one writer of csv files: no text in a cell is a formula to a spreadsheet, whatever a dump or a log brings.
 
 A text that a spreadsheet would run gets an apostrophe in front; numbers stay what they are. What we read back is given
-to :func:`plain_text`, which takes it away.
+to :func:`plain_text`, which takes it away. Messages are written in the language that is asked for; columns, statuses
+and values, which programs read, are none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import csv
 import re
 from collections.abc import Iterable
 from typing import Protocol
+
+from msprobe.messages import Wording, translated
 
 _FORMULA = tuple("=+-@%＝＋－＠％")
 _BLANK = " \t\r\n\v\f\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -32,6 +35,7 @@ def safe_text(text: str) -> str:
     >>> safe_text("=cmd|x"), safe_text(" @x"), safe_text("-inf\\t"), safe_text("Torch.add")
     ("'=cmd|x", "' @x", '-inf\\t', 'Torch.add')
     """
+    # Most texts begin with a letter.
     if not text[:1].isalnum() and _is_run(text):
         text = f"'{text}"
     return text.replace("\0", "\ufffd") if "\0" in text else text
@@ -51,11 +55,12 @@ def _is_run(text: str) -> bool:
 
 def safe_row(cells: Iterable[object]) -> list[object]:
     """The cells of a row with safe texts."""
-    # Most texts begin with a letter, and have no NUL. A message of the catalogue is a text of a class of its own.
-    return [
-        cell if not isinstance(cell, str) or (cell[:1].isalnum() and "\0" not in cell) else safe_text(cell)
-        for cell in cells
-    ]
+    return [safe_text(_in_language(cell)) if isinstance(cell, str) else cell for cell in cells]
+
+
+def _in_language(cell: str) -> str:
+    """A message in the language that is asked for; any other text as it is."""
+    return translated(cell) if isinstance(cell, Wording) else cell
 
 
 class Writer:

@@ -2,6 +2,9 @@
 
 A page is one file that holds its data and fetches nothing. Its policy names its one style and its one script by their
 digests: what a name of a tensor, a path or a log may smuggle in is text, and would not run if it were more.
+
+A page has English and Chinese. It begins in the language of the browser, as the page of ``msprobe view`` does; where no
+script runs, in the language that was asked for when it was written.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
-from msprobe.messages import in_both, language, translated
+from msprobe.foreign.console import harmless
+from msprobe.messages import in_both, in_language, language, translated
 
 _STYLE = """
 :root { color-scheme: light dark; --back: #fbfbfa; --text: #1c1e21; --dim: #62676d; --edge: #d8dde6; --card: #fff;
@@ -36,18 +40,27 @@ code { font: 12px ui-monospace, monospace; overflow-wrap: anywhere; }
 """
 
 
-#: What each script finds: the data, the language that is chosen, and texts in it. A script calls ``inBoth(show)`` to
-#: show its texts, now and whenever the language is changed.
+#: What each page runs: it chooses the language of the browser, and names the page in the language that is chosen.
+_LANGUAGE = """
+const language = () => (document.getElementById("in-zh").checked ? "zh" : "en");
+document.getElementById(navigator.language.toLowerCase().startsWith("zh") ? "in-zh" : "in-en").checked = true;
+const name = () => {
+  document.documentElement.lang = language();
+  document.title = document.querySelector("title").dataset[language()];
+};
+for (const choice of document.querySelectorAll(".language input")) choice.addEventListener("change", name);
+name();
+"""
+#: What each further script finds: the data, and texts in the language that is chosen. A script calls ``inBoth(show)``
+#: to show its texts, now and whenever the language is changed.
 _PRELUDE = """
 const data = JSON.parse(document.getElementById("data").textContent);
-const language = () => (document.getElementById("in-zh").checked ? "zh" : "en");
 const said = (text) => (text !== null && typeof text === "object" ? text[language()] : text);
 const t = (name, values = {}) =>
   said(data.texts[name]).replace(/\\{(\\w+)\\}/g, (whole, key) => (key in values ? values[key] : whole));
 function inBoth(show) {
-  const all = () => { document.documentElement.lang = language(); show(); };
-  for (const choice of document.querySelectorAll(".language input")) choice.addEventListener("change", all);
-  all();
+  for (const choice of document.querySelectorAll(".language input")) choice.addEventListener("change", show);
+  show();
 }
 """
 
@@ -61,19 +74,20 @@ def page(
     data: Mapping[str, Any] | None = None,
     texts: Iterable[str] = (),
 ) -> Iterator[str]:
-    """The pieces of a page, with a switch between English and Chinese that needs no script. ``body`` is html, whose
+    """The pieces of a page, with a switch between English and Chinese. ``body`` is html, whose
     texts are made by :func:`text`; ``style`` comes behind that of all pages. ``data``: what the script has as ``data``;
     ``texts``: names of what it says from the catalogue, ``t("name", {value: 1})``.
     """
     whole, asked = _STYLE + style, language()
-    code = _PRELUDE + script if script else ""
+    code = _LANGUAGE + (_PRELUDE + script if script else "")
     policy = f"default-src 'none'; style-src {digest(whole)}; img-src data:; base-uri 'none'; form-action 'none'"
-    policy += f"; script-src {digest(code)}" if script else ""
+    policy += f"; script-src {digest(code)}"
     yield (
         f'<!doctype html>\n<html lang="{asked}"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(translated(title))}</title><style>{whole}</style></head><body>\n"
+        f'<title data-en="{escape(str(title))}" data-zh="{escape(in_language(title, "zh"))}">'
+        f"{escape(translated(title))}</title><style>{whole}</style></head><body>\n"
         '<div class="language" role="radiogroup" aria-label="English / 中文">'
     )
     for name, label in (("en", "English"), ("zh", "中文")):
@@ -85,16 +99,16 @@ def page(
         given = {**(data or {}), "texts": {name: _templates(name) for name in texts}}
         # A text may hold anything; "<" begins no element where it is written so.
         found = json.dumps(given, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-        yield f'<script type="application/json" id="data">{found}</script>\n<script>{code}</script>\n'
-    yield "</body></html>\n"
+        yield f'<script type="application/json" id="data">{found}</script>\n'
+    yield f"<script>{code}</script>\n</body></html>\n"
 
 
 def text(words: object) -> str:
-    """A text as html: in both languages, of which the page shows one."""
-    found = in_both(words if isinstance(words, str) else str(words))
-    if isinstance(found, str):
-        return escape(found)
-    return "".join(f'<span class="{name}" lang="{name}">{escape(each)}</span>' for name, each in found.items())
+    """A text as html: in both languages, of which the page shows one. What drives a terminal is not in it."""
+    both = in_both(words if isinstance(words, str) else str(words))
+    if isinstance(both, str):
+        return escape(harmless(both))
+    return "".join(f'<span class="{name}" lang="{name}">{escape(harmless(each))}</span>' for name, each in both.items())
 
 
 def _templates(name: str) -> dict[str, str]:

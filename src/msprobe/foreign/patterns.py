@@ -27,7 +27,7 @@ MOST_LETTERS = 10_000
 _MOST_STEPS = 50_000_000
 #: Seconds above which a match counts as slow.
 _SLOW = 0.001
-#: Letters that are told apart; all others are one.
+#: Letters that are distinguished; all others are one.
 _LETTERS = 256
 _ANY = (1 << (_LETTERS + 1)) - 1
 _OTHER = 1 << _LETTERS
@@ -189,7 +189,7 @@ class _Choices:
             raise _TooManyChoicesError(said("pattern-repeats-empty"))
         self.sequence(body, follow | begins if repeats else follow, is_repeated or repeats)
         if least == most or not begins & follow:
-            return  # where it ends is told by the next letter
+            return  # where it ends is reported by the next letter
         if is_repeated:
             raise _TooManyChoicesError(said("pattern-repeats-lengths"))
         if most == 1:

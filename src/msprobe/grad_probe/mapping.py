@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msprobe.config.declared import demand, is_object, is_str, read_declared
 from msprobe.config.jsonc import Document, parse
-from msprobe.config.mistakes import Source, raise_mistakes
+from msprobe.config.mistakes import ConfigSource, raise_mistakes
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget
 from msprobe.foreign.opening import read_bounded
@@ -26,10 +26,10 @@ def read_mapping(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, st
     with all that is wrong.
     """
     if isinstance(given, Mapping):
-        source = Source("mapping", Document(given, {}, ()), {})
+        source = ConfigSource("mapping", Document(given, {}, ()), {})
     else:
         file = check_readable_file(given, ".json", follow_symlink=True)
-        source = Source(str(file), parse(read_bounded(file, Budget(file, SETTINGS)), str(file)), {})
+        source = ConfigSource(str(file), parse(read_bounded(file, Budget(file, SETTINGS)), str(file)), {})
     read = read_declared(_TABLE, source, "the mapping")
     mistakes = list(read.mistakes)
     patterns: list[tuple[Pattern, str]] = []

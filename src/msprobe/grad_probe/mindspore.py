@@ -10,7 +10,7 @@ import mindspore
 import numpy as np
 
 from msprobe import log
-from msprobe.capture.events import Event, Failure, Kind
+from msprobe.capture.events import Event, EventKind, Failure
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
@@ -25,7 +25,7 @@ from msprobe.messages import said
 class GradientProbe(Observer):
     """Watches one optimizer from :meth:`watch` to :meth:`end`."""
 
-    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    wants = Wants(kinds=frozenset[EventKind](("optimizer",)))
     #: Nothing here uses random numbers or writes to a tensor.
     is_careful = True
 

@@ -185,4 +185,4 @@ def _old_steps(folder: Path) -> frozenset[int]:
 
 def _some(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:_MOST_NAMED]) + (said("and-more-of", more) if more > 0 else "")

@@ -102,7 +102,7 @@ class RankFolder:
 
 def read_direction(file: Path) -> Array:
     """The direction in a file, mapped rather than read. Nothing that is pickled is loaded, and no size that a header
-    tells is believed. Raises InvalidInputError for what is no direction: bool, int8 (ternary) or uint8 (packed).
+    says is believed. Raises InvalidInputError for what is no direction: bool, int8 (ternary) or uint8 (packed).
     """
     try:
         with open_regular(file) as opened:

@@ -15,7 +15,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture import native
-from msprobe.capture.events import Event, Failure, Kind
+from msprobe.capture.events import Event, EventKind, Failure
 from msprobe.capture.identity import IdentityMap
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch.digest import address_of
@@ -41,7 +41,7 @@ _NUMPY: dict[torch.dtype, Any] = {torch.float32: np.dtype(np.float32), torch.flo
 class GradientProbe(Observer):
     """Watches one model, or several that are given as a list, from :meth:`watch` to :meth:`end`."""
 
-    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    wants = Wants(kinds=frozenset[EventKind](("optimizer",)))
     #: Nothing here uses random numbers, writes to a tensor or is part of a graph; steps are reported under no_grad.
     is_careful = True
 
@@ -205,7 +205,7 @@ class GradientProbe(Observer):
         new = [name for name in names if name not in self._without]
         if new:
             self._without.update(new)
-            more = f" and {len(new) - 8} more" if len(new) > 8 else ""
+            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
             log.info(said("gradients-missing", ", ".join(new[:8]), more, self.probe.step))
 
     def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:

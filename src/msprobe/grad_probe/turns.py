@@ -9,7 +9,7 @@ from msprobe.capture.identity import IdentitySet
 
 
 class Turns:
-    """Told of each step of an optimizer that updates a watched parameter.
+    """Notified of each step of an optimizer that updates a watched parameter.
 
     A step is complete when all of them have stepped, or when one steps again: a critic that is trained five times for
     each step of its generator makes five steps. One that was not there when another stepped again is waited for no

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from msprobe.graph.communication import Call, partners
-from msprobe.graph.node_texts import Source, Written
+from msprobe.graph.communication import CommunicationCall, partners
+from msprobe.graph.node_texts import GraphSide, Written
 from msprobe.graph.vis_file import Place
 
 
@@ -19,10 +19,10 @@ class Ends:
     ``places``: where the partners of a node are to be put in its file.
     """
 
-    source: Source
+    source: GraphSide
     step: int
     rank: int
-    calls: tuple[Call, ...]
+    calls: tuple[CommunicationCall, ...]
     rated: Mapping[int, str]
     places: Mapping[int, int] = field(default_factory=dict)
 
@@ -35,7 +35,7 @@ def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tupl
         index = written.comparison.index if written.comparison is not None and source == "NPU" else None
         # The ranks of groups are those that have a call in it: not what each of 1,024 ranks names.
         calls = tuple(
-            Call(node, names[node], tuple(replace(one, ranks=()) for one in side.exchanges[node]))
+            CommunicationCall(node, names[node], tuple(replace(one, ranks=()) for one in side.exchanges[node]))
             for node in sorted(side.exchanges, key=lambda one: order[one])
         )
         rated: dict[int, str] = {}

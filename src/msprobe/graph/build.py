@@ -17,13 +17,13 @@ from msprobe.graph.between_ranks import find_partners
 from msprobe.graph.folders import DumpFolders, RankFolder, coverage_of, find_folders, pair_folders
 from msprobe.graph.job import Built, Job, Pair, build
 from msprobe.graph.merge.together import check_ranks
-from msprobe.graph.request import Request
+from msprobe.graph.request import GraphRequest
 from msprobe.graph.vis_db import id_of, write_vis_db
 from msprobe.graph.vis_file import with_partners
 from msprobe.messages import said
 from msprobe.paths import make_folder, make_folder_in
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 class Graphs(NamedTuple):
@@ -33,7 +33,9 @@ class Graphs(NamedTuple):
     coverage: Coverage
 
 
-def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, workers: Workers = ALONE) -> Graphs:
+def build_graphs(
+    request: GraphRequest, time: str, progress: Progress = lambda text: None, workers: Workers = ALONE
+) -> Graphs:
     """Build what is asked for and write it; the files, and what they are of. ``time`` stands in their names.
 
     ``workers``: how many ranks are done at once; the files are the same. Where steps or ranks are on one side alone or
@@ -50,7 +52,11 @@ def build_graphs(request: Request, time: str, tell: Tell = lambda text: None, wo
     with _growing_folder(output) as folder:
         jobs = [Job(request, of_one, folder, number) for number, of_one in enumerate(pairs)]
         graphs: list[Built] = []
-        for done in run(build, jobs, workers, lambda number: tell(f"read {pairs[number][0][0].path}")):
+
+        def show_dump(number: int) -> None:
+            progress(said("job-of-jobs", str(pairs[number][0][0].path), number + 1, len(pairs)))
+
+        for done in run(build, jobs, workers, show_dump):
             graphs += done
         files = _finish(graphs, output, request, "build" if theirs is None else "compare", time, mine)
         covered = Coverage({"dumps": len(pairs)}) if request.layouts else coverage_of(mine, theirs, request.fields)
@@ -82,7 +88,7 @@ def _growing_folder(output: Path) -> Iterator[Path]:
 
 
 def _finish(
-    graphs: Sequence[Built], output: Path, request: Request, verb: str, time: str, mine: DumpFolders
+    graphs: Sequence[Built], output: Path, request: GraphRequest, verb: str, time: str, mine: DumpFolders
 ) -> list[Path]:
     """Give the files their names, with what the ranks of a step say of each other."""
     if request.file_type == "json":
@@ -139,7 +145,7 @@ def _name(verb: str, folders: DumpFolders, rank: RankFolder) -> str:
     return "_".join(word for word in (verb, step, "" if folders.kind == "single" else rank.label) if word)
 
 
-def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> Iterator[tuple[Pair, ...]]:
+def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: GraphRequest) -> Iterator[tuple[Pair, ...]]:
     """The pairs of folders that are done together: each alone, or all of a step whose ranks are merged."""
     pairs: list[Pair]
     if theirs is not None and request.layouts:
@@ -155,10 +161,10 @@ def _jobs(mine: DumpFolders, theirs: DumpFolders | None, request: Request) -> It
         yield tuple(pair for pair in pairs if pair[0].step == step)
 
 
-def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: Request) -> Iterator[tuple[Pair, ...]]:
+def _merged_steps(mine: DumpFolders, theirs: DumpFolders, request: GraphRequest) -> Iterator[tuple[Pair, ...]]:
     """All ranks of each step. The sides may have another number of ranks: they are merged before they are paired."""
     if mine.kind != theirs.kind:
-        pair_folders(mine, theirs, request.fields)  # tells what is wrong
+        pair_folders(mine, theirs, request.fields)  # says what is wrong
     by_step = [list(dict.fromkeys(rank.step for rank in side.ranks)) for side in (mine, theirs)]
     if mine.kind == "ranks":
         common = [(by_step[0][0], by_step[1][0])]

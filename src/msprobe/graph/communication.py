@@ -31,7 +31,7 @@ _KNOWN_GROUPS = 4096
 
 
 @dataclass(frozen=True)
-class Exchange:
+class OneTransfer:
     """One transfer of a communication call: ``peer`` for those between two ranks, else the group's ``ranks``.
 
     ``api`` is the function (``isend`` inside of ``batch_isend_irecv``); ``one`` the rank that gives to all or gets from
@@ -45,7 +45,7 @@ class Exchange:
     one: int | None
 
 
-def exchanges_of(name: str, record: Any) -> tuple[Exchange, ...]:
+def exchanges_of(name: str, record: Any) -> tuple[OneTransfer, ...]:
     """The transfers of a forward call of ``torch.distributed``; none for other records."""
     words = name.split(".")
     if words[0] != "Distributed" or words[-1] != "forward" or not isinstance(record, Mapping):
@@ -59,7 +59,7 @@ def exchanges_of(name: str, record: Any) -> tuple[Exchange, ...]:
         if not isinstance(listed, Sequence) or isinstance(listed, str):
             return ()
         return tuple(
-            Exchange(str(one.get("op")), peer, str(one.get("group_id") or group[0]), (), None)
+            OneTransfer(str(one.get("op")), peer, str(one.get("group_id") or group[0]), (), None)
             for one in listed
             if isinstance(one, Mapping) and (peer := _whole(one.get("peer"))) is not None
         )
@@ -73,10 +73,10 @@ def exchanges_of(name: str, record: Any) -> tuple[Exchange, ...]:
     if api in SENDS or api in RECEIVES:
         # A receive from anyone: the recorder notes who it was.
         peer = one if one is not None else _whole(record.get("source_rank"))
-        return () if peer is None else (Exchange(api, peer, group[0], (), None),)
+        return () if peer is None else (OneTransfer(api, peer, group[0], (), None),)
     if not isinstance(arguments, list) or api in ("barrier", "monitored_barrier"):
         return ()
-    return (Exchange(api, None, group[0], group[1], one),)
+    return (OneTransfer(api, None, group[0], group[1], one),)
 
 
 def _group(leaf: Any) -> tuple[str, tuple[int, ...]] | None:
@@ -99,12 +99,12 @@ def _whole(leaf: Any) -> int | None:
 
 
 @dataclass(frozen=True)
-class Call:
+class CommunicationCall:
     """A communication call of one rank, in its order."""
 
     node: int
     name: str
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[OneTransfer, ...]
 
 
 Rated = Callable[[int, int], str]
@@ -116,7 +116,7 @@ class Meeting:
     """The calls that exchanged data with each other, by rank; ``rated`` is what is shown of them."""
 
     rated: Rated
-    calls: dict[int, Call] = field(default_factory=dict)
+    calls: dict[int, CommunicationCall] = field(default_factory=dict)
 
     def listed(self, rank: int) -> dict[str, list[str]]:
         """What is shown of the calls of other ranks than ``rank``, and their names, by rank: of all, or of
@@ -150,11 +150,13 @@ Transfer = tuple[str, Meeting]
 """One of the transfers of a call: ``send``, ``receive`` or ``send_receive``, and who took part in it."""
 
 
-def transfers(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[int, dict[int, list[Transfer]]], int]:
+def transfers(
+    ranks: Mapping[int, Sequence[CommunicationCall]], rated: Rated
+) -> tuple[dict[int, dict[int, list[Transfer]]], int]:
     """For each rank, by node, the transfers that have another end; and how many between two ranks have none."""
     known: dict[Hashable, Meeting] = {}
     found: dict[int, dict[int, list[Transfer]]] = {}
-    pending: list[tuple[int, Call, Exchange, Meeting]] = []
+    pending: list[tuple[int, CommunicationCall, OneTransfer, Meeting]] = []
     for rank, calls in ranks.items():
         count: Counter[Hashable] = Counter()
         for call in calls:
@@ -197,7 +199,7 @@ class Partners(Mapping[int, Any]):
         return len(self._by_node)
 
 
-def partners(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[int, Partners], int]:
+def partners(ranks: Mapping[int, Sequence[CommunicationCall]], rated: Rated) -> tuple[dict[int, Partners], int]:
     """For each rank, by node, what files hold as ``matched_distributed``; and how many transfers found no partner.
 
     ``nodes_info`` lists the partners one by one. Where they are more than ``MOST_LISTED``, it has so many of them, and
@@ -207,14 +209,14 @@ def partners(ranks: Mapping[int, Sequence[Call]], rated: Rated) -> tuple[dict[in
     return {rank: Partners(rank, by_node) for rank, by_node in found.items()}, alone
 
 
-def _key(rank: int, exchange: Exchange) -> Hashable:
+def _key(rank: int, exchange: OneTransfer) -> Hashable:
     """The same for both ends of a transfer."""
     if exchange.peer is None:
         return exchange.group, exchange.api
     return ("to", rank, exchange.peer) if exchange.api in SENDS else ("to", exchange.peer, rank)
 
 
-def _kind(rank: int, exchange: Exchange) -> str:
+def _kind(rank: int, exchange: OneTransfer) -> str:
     if exchange.api in SENDS:
         return SEND
     if exchange.api in RECEIVES:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from msprobe.compare.mapping_files import LayerMapping
-from msprobe.graph.differences import DIFFERENT, PASS, Differ, Difference
+from msprobe.graph.differences import DIFFERENT, PASS, Differ, NodeDifference
 from msprobe.graph.index import best_of, index_of
 from msprobe.graph.levels import Row, levels_of
 from msprobe.graph.matching import NOTHING, Partners, match, paired_parameters
 from msprobe.graph.matching import Mode as MatchMode
 from msprobe.graph.modes import Mode, mode_of
 from msprobe.graph.node_kinds import GROUP
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 from msprobe.graph.value_texts import Form
 from msprobe.store.part import DumpPart
 
 
 @dataclass(eq=False)
-class Comparison:
+class GraphComparison:
     """Two sides of one step of one rank. All columns have one place for each node of the candidate.
 
     ``partner``: its node in the reference, -1 for none. ``index``: the number in the files (8.1.1: 0 to 1; 26.2: 0,
@@ -26,8 +26,8 @@ class Comparison:
     JSON text. ``verdicts``: ``pass`` or ``Different`` where digests are compared.
     """
 
-    candidate: Side
-    reference: Side
+    candidate: GraphOfSide
+    reference: GraphOfSide
     mode: Mode
     form: Form
     partner: Partners
@@ -37,16 +37,16 @@ class Comparison:
 
 
 def compare_sides(
-    candidate: Side,
-    reference: Side,
+    candidate: GraphOfSide,
+    reference: GraphOfSide,
     parts: tuple[DumpPart, DumpPart],
     *,
     form: Form = "8.1.1",
     match_mode: MatchMode = "aligned",
     mapping: LayerMapping | None = None,
     partner: Partners | None = None,
-) -> Comparison:
-    """Pair the nodes of two sides, unless ``partner`` tells who answers to whom, and compare each pair.
+) -> GraphComparison:
+    """Pair the nodes of two sides, unless ``partner`` says who answers to whom, and compare each pair.
 
     Raises TaskMismatchError if the dumps are of different kinds.
     """
@@ -86,7 +86,7 @@ def compare_sides(
                 verdicts[node] = PASS if index[node] == 1 else DIFFERENT
         columns[node] = texts
     _rate_groups(candidate, form, mode, index)
-    return Comparison(
+    return GraphComparison(
         candidate=candidate,
         reference=reference,
         mode=mode,
@@ -98,11 +98,11 @@ def compare_sides(
     )
 
 
-def _differences(rows: list[Row]) -> list[Difference | None]:
+def _differences(rows: list[Row]) -> list[NodeDifference | None]:
     return [difference for _, _, difference in rows]
 
 
-def _rate_groups(candidate: Side, form: Form, mode: Mode, index: list[float | int | None]) -> None:
+def _rate_groups(candidate: GraphOfSide, form: Form, mode: Mode, index: list[float | int | None]) -> None:
     """Groups have the worst index of their calls."""
     reverse = mode == "md5" and form == "8.1.1"
     for node, kind in enumerate(candidate.tree.kinds.tolist()):

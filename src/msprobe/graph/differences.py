@@ -25,7 +25,7 @@ _UNSUPPORTED = column_texts(TENSOR_MEASURES, [UNSUPPORTED] * len(TENSOR_MEASURES
 
 
 @dataclass(frozen=True)
-class Difference:
+class NodeDifference:
     """One pair of parameters: its columns as JSON text, and the numbers that levels and indices are made of.
 
     ``relative`` are the relative errors of Max, Min, Mean and Norm (1 means as large as the value; NaN where there is
@@ -72,7 +72,7 @@ class Differ:
         self._form = form
         self._parts = parts
 
-    def difference(self, mine: Any, theirs: Any) -> Difference | None:
+    def difference(self, mine: Any, theirs: Any) -> NodeDifference | None:
         """The difference of two descriptions; None where nothing can be said."""
         if self._mode == "structure":
             return None
@@ -85,9 +85,9 @@ class Differ:
             return self._values(mine, theirs)
         return self._summary(ours, statistics_of(theirs), is_bad(mine))
 
-    def _summary(self, ours: tuple[Any, ...], theirs: tuple[Any, ...] | None, bad: bool) -> Difference:
+    def _summary(self, ours: tuple[Any, ...], theirs: tuple[Any, ...] | None, bad: bool) -> NodeDifference:
         if theirs is None:
-            return Difference(_NO_NUMBERS, is_bad=bad)
+            return NodeDifference(_NO_NUMBERS, is_bad=bad)
         if {*map(type, ours), *map(type, theirs)} == {float}:
             if not bad and ours == theirs and 0.0 not in theirs:
                 return NO_DIFFERENCE
@@ -101,18 +101,18 @@ class Differ:
                 texts.append(text_of(a - b, self._form) if known else NO_NUMBER)
                 relative.append(_relative(a - b, b) if known else math.nan)
         columns = _AROUND_NUMBERS % (*texts, *map(percent, relative))
-        return Difference(columns, tuple(relative), is_bad=bad)
+        return NodeDifference(columns, tuple(relative), is_bad=bad)
 
-    def _values(self, mine: Any, theirs: Any) -> Difference:
+    def _values(self, mine: Any, theirs: Any) -> NodeDifference:
         names = [leaf.get("data_name") if type(leaf) is dict else None for leaf in (mine, theirs)]
         bad = is_bad(mine)
         arrays = [part.array(name) if name else None for part, name in zip(self._parts, names, strict=True)]
         if arrays[0] is None or arrays[1] is None:
-            return Difference(_UNSUPPORTED, is_bad=bad)
+            return NodeDifference(_UNSUPPORTED, is_bad=bad)
         measures = measure_tensors(arrays[0], arrays[1], "8.1.1" if self._form == "8.1.1" else "26.2")
         columns = column_texts(TENSOR_MEASURES, [text_of(value, self._form) for value in measures.values])
         ratio, cosine = measures.one_thousandth, measures.cosine
-        return Difference(
+        return NodeDifference(
             columns,
             one_thousandth=ratio if isinstance(ratio, float) else None,
             cosine=cosine if isinstance(cosine, float) else None,
@@ -121,7 +121,7 @@ class Differ:
 
 
 #: The difference of two tensors whose statistics are equal, finite and not 0.
-NO_DIFFERENCE = Difference(_NO_DIFFERENCE, (0.0,) * 4)
+NO_DIFFERENCE = NodeDifference(_NO_DIFFERENCE, (0.0,) * 4)
 
 
 def _relative(difference: Any, value: Any) -> float:
@@ -144,9 +144,9 @@ def percent(ratio: float) -> str:
     return f"{text}%" if "e" in text or len(text) - text.find(".") <= 7 else f"{value:.6f}%"
 
 
-def _digests(mine: Any, theirs: Any) -> Difference:
+def _digests(mine: Any, theirs: Any) -> NodeDifference:
     same = digest_of(mine) == digest_of(theirs)
-    return Difference(column_texts(["Result"], [PASS if same else DIFFERENT]), same=same, is_bad=is_bad(mine))
+    return NodeDifference(column_texts(["Result"], [PASS if same else DIFFERENT]), same=same, is_bad=is_bad(mine))
 
 
 def _number(value: Any) -> Any:

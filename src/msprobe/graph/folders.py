@@ -17,7 +17,7 @@ from msprobe import log
 from msprobe.coverage import Coverage, NotRead
 from msprobe.diagnose.covered import not_read
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.store import layout
 from msprobe.store.damage import missing_ranks
 from msprobe.store.part import DumpPart
@@ -72,7 +72,7 @@ def find_folders(path: str, field: str) -> DumpFolders:
     except OSError as problem:
         raise PathError(said("folder-of-field-unreadable", field, path, (problem.strerror or "").lower())) from problem
     if not entries:
-        raise PathError(f"{field}: {path!r} is empty.")
+        raise PathError(said("graph-folder-empty", field, str(path)))
     folders = [name for name in entries if (folder / name).is_dir()]
     if layout.TENSOR_FOLDER in entries or layout.main_file(folder, "dump").name in entries or layout.journals(folder):
         return DumpFolders(folder, "single", (_single(folder, field),))
@@ -159,8 +159,12 @@ def pair_folders(
     common = [place for place in mine if place in theirs]
     if len(common) < max(len(mine), len(theirs)):
         if not common:
-            sides = " and ".join(
-                f"{field} has {_places(list(side))}" for field, side in zip(fields, (mine, theirs), strict=True)
+            sides = joined(
+                "; ",
+                (
+                    said("side-has", field, _places(list(side)))
+                    for field, side in zip(fields, (mine, theirs), strict=True)
+                ),
             )
             raise InvalidInputError(said("no-common-step-and-rank", sides))
         log.warning(said("common-steps-only", len(common)))
@@ -177,7 +181,7 @@ def coverage_of(candidate: DumpFolders, reference: DumpFolders | None, fields: t
     sides = [{_place(rank, side.kind): rank for rank in side.ranks} for side in (candidate, reference)]
     common = sides[0].keys() & sides[1].keys()
     parts = [
-        NotRead(_places([place]), f"only in {field}")
+        NotRead(_places([place]), said("only-in", field))
         for field, side in zip(fields, sides, strict=True)
         for place in side
         if place not in common

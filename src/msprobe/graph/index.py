@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from msprobe.graph.differences import Difference
+from msprobe.graph.differences import NodeDifference
 from msprobe.graph.modes import Mode
 
 #: Their results are memory that nobody has written.
 UNWRITTEN = frozenset(("empty", "empty_like", "empty_with_format", "new_empty_strided", "new_empty", "empty_strided"))
 
-Pairs = Sequence[Difference | None]
+Pairs = Sequence[NodeDifference | None]
 
 
 def best_of(mode: Mode) -> int:

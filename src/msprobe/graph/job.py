@@ -14,15 +14,15 @@ from msprobe import log
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import Ends, ends_of
-from msprobe.graph.comparison import Comparison, compare_sides
+from msprobe.graph.comparison import GraphComparison, compare_sides
 from msprobe.graph.folders import RankFolder
 from msprobe.graph.matching import Partners, aligned, unmatched
 from msprobe.graph.merge.dump_files import write_merged
 from msprobe.graph.merge.together import merge_ranks
 from msprobe.graph.node_texts import Written
 from msprobe.graph.overflow import mark_overflow
-from msprobe.graph.request import Request
-from msprobe.graph.side import Side, read_side
+from msprobe.graph.request import GraphRequest
+from msprobe.graph.side import GraphOfSide, read_side
 from msprobe.graph.tree import Tree, read_tree
 from msprobe.graph.value_texts import Form
 from msprobe.graph.vis_db import DbPart, write_part
@@ -40,7 +40,7 @@ class Job:
     ``folder`` is where the files grow, ``number`` keeps their names apart.
     """
 
-    request: Request
+    request: GraphRequest
     pairs: tuple[Pair, ...]
     folder: Path
     number: int
@@ -113,7 +113,7 @@ def _written(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
             mapping=job.request.mapping,
             partner=partner,
         )
-        _tell_of(comparison, folder)
+        _log_notes(comparison, folder)
         return [(pair, Written(side, comparison))]
 
 
@@ -127,11 +127,11 @@ def _open(folder: RankFolder, opened: list[DumpPart]) -> DumpPart:
     return opened[-1]
 
 
-def _tree(part: DumpPart, request: Request) -> Tree:
+def _tree(part: DumpPart, request: GraphRequest) -> Tree:
     return read_tree(part, rehang_recomputed=request.match != "strict")
 
 
-def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: Request) -> Side:
+def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: GraphRequest) -> GraphOfSide:
     for notice in tree.notices:
         log.warning(f'"{folder.path}": {notice}')
     return read_side(part, complete_stacks=request.complete_stacks, tree=tree)
@@ -141,7 +141,7 @@ def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """One graph for each copy of the model."""
     request = job.request
 
-    def read(folders: list[RankFolder]) -> tuple[DumpPart, list[Side]]:
+    def read(folders: list[RankFolder]) -> tuple[DumpPart, list[GraphOfSide]]:
         parts = [_open(folder, opened) for folder in folders]
         sides = [_side(part, _tree(part, request), at, request) for part, at in zip(parts, folders, strict=True)]
         return parts[0], sides
@@ -164,11 +164,11 @@ def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     return found
 
 
-def _form(request: Request) -> Form:
+def _form(request: GraphRequest) -> Form:
     return "8.1.1" if request.file_type == "vis" else "26.2"
 
 
-def _tell_of(comparison: Comparison, folder: RankFolder) -> None:
+def _log_notes(comparison: GraphComparison, folder: RankFolder) -> None:
     mine = unmatched(comparison.candidate.tree, comparison.partner)
     if mine:
         named = ", ".join(mine[:3]) + (", ..." if len(mine) > 3 else "")

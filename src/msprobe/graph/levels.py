@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.graph.differences import NO_DIFFERENCE, Difference, is_bad
+from msprobe.graph.differences import NO_DIFFERENCE, NodeDifference, is_bad
 from msprobe.graph.modes import Mode
 from msprobe.graph.parameter_texts import column_texts
 from msprobe.messages import said, translated
@@ -24,7 +24,7 @@ _COLUMNS = ("Requires_grad Consistent", "Result", "Err_message")
 # What most pairs are.
 _PASSED = column_texts(_COLUMNS, ["True", "pass", "[]"])
 
-Row = tuple[Any, Any, Difference | None]
+Row = tuple[Any, Any, NodeDifference | None]
 """The description of the candidate, that of the reference, and how they differ."""
 
 
@@ -68,7 +68,7 @@ def _same_kind(mine: Any, theirs: Any) -> bool:
     )
 
 
-def _own_reasons(mine: Any, theirs: Any, difference: Difference, mode: Mode) -> list[tuple[float, str]]:
+def _own_reasons(mine: Any, theirs: Any, difference: NodeDifference, mode: Mode) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     if difference.is_bad and not is_bad(theirs):
         found.append((ERROR, said("not-finite-in-debug")))
@@ -87,7 +87,7 @@ def _own_reasons(mine: Any, theirs: Any, difference: Difference, mode: Mode) -> 
 
 
 def _against_inputs(
-    difference: Difference, mode: Mode, into: tuple[float | None, float | None, float | None]
+    difference: NodeDifference, mode: Mode, into: tuple[float | None, float | None, float | None]
 ) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     norm_in, ratio_in, cosine_in = into

@@ -20,7 +20,7 @@ from msprobe.compare.layers import pair_entries
 from msprobe.compare.mapping_files import LayerMapping
 from msprobe.diagnose.pairing.rows import records_of_verdict
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE
-from msprobe.graph.side import Parameter, Side
+from msprobe.graph.side import GraphOfSide, Parameter
 from msprobe.graph.tree import Tree
 from msprobe.store.part import DumpPart
 
@@ -29,7 +29,11 @@ Partners = npt.NDArray[np.int32]
 
 
 def match(
-    candidate: Side, reference: Side, parts: tuple[DumpPart, DumpPart], mode: Mode, mapping: LayerMapping | None
+    candidate: GraphOfSide,
+    reference: GraphOfSide,
+    parts: tuple[DumpPart, DumpPart],
+    mode: Mode,
+    mapping: LayerMapping | None,
 ) -> Partners:
     """The partner in the reference of each node of the candidate; -1 for none."""
     if mapping is not None:
@@ -79,7 +83,7 @@ def _around(candidate: Tree, reference: Tree, partner: Partners, taken: bytearra
     return -max(found)[1] if found else -1
 
 
-def _strict(candidate: Side, reference: Side) -> Partners:
+def _strict(candidate: GraphOfSide, reference: GraphOfSide) -> Partners:
     left, right = candidate.tree, reference.tree
     partner = np.full(len(left), -1, np.int32)
     todo = [0]
@@ -104,7 +108,7 @@ def _same_place(left: Tree, node: int, right: Tree, other: int) -> bool:
     return node == other
 
 
-def _fuzzy(candidate: Side, reference: Side) -> Partners:
+def _fuzzy(candidate: GraphOfSide, reference: GraphOfSide) -> Partners:
     left, right = candidate.tree, reference.tree
     partner = np.full(len(left), -1, np.int32)
     for node, name in enumerate(left.names):
@@ -137,7 +141,7 @@ def _counted(tree: Tree, node: int) -> list[tuple[int, tuple[str, str, int]]]:
     return found
 
 
-def _alike(candidate: Side, node: int, reference: Side, other: int) -> bool:
+def _alike(candidate: GraphOfSide, node: int, reference: GraphOfSide, other: int) -> bool:
     """The same number of arguments and results, with the same types and shapes."""
     for mine, theirs in (
         (candidate.inputs[node], reference.inputs[other]),
@@ -150,7 +154,7 @@ def _alike(candidate: Side, node: int, reference: Side, other: int) -> bool:
     return True
 
 
-def _same_shapes(candidate: Side, node: int, reference: Side, other: int) -> bool:
+def _same_shapes(candidate: GraphOfSide, node: int, reference: GraphOfSide, other: int) -> bool:
     """The same shapes, as far as both sides have arguments and results."""
     pairs = (candidate.inputs[node], reference.inputs[other]), (candidate.outputs[node], reference.outputs[other])
     return all(_form(a)[1] == _form(b)[1] for mine, theirs in pairs for a, b in zip(mine, theirs, strict=False))
@@ -161,7 +165,9 @@ def _form(parameter: Parameter) -> tuple[Any, Any]:
     return (leaf.get("type"), leaf.get("shape")) if type(leaf) is dict else (type(leaf), None)
 
 
-def paired_parameters(candidate: Side, node: int, reference: Side, other: int) -> list[tuple[Parameter, Any]]:
+def paired_parameters(
+    candidate: GraphOfSide, node: int, reference: GraphOfSide, other: int
+) -> list[tuple[Parameter, Any]]:
     """The arguments, then the results of a node, each with what the partner has at its place.
 
     The second of a pair is the description in the reference, or :data:`NOTHING` where the reference has fewer.

@@ -6,14 +6,14 @@ from typing import Literal
 
 from msprobe.compare.frameworks import crosses
 from msprobe.compare.problems import TaskMismatchError
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 from msprobe.messages import said
 
 #: The words are those of the graph files: ``all`` means tensors.
 Mode = Literal["summary", "md5", "all", "structure"]
 
 
-def mode_of(candidate: Side, reference: Side, mapped: bool) -> Mode:
+def mode_of(candidate: GraphOfSide, reference: GraphOfSide, mapped: bool) -> Mode:
     """How two sides are compared. Raises TaskMismatchError if they are of different kinds.
 
     ``mapped``: a layer mapping is given, without which dumps of different frameworks do not answer to each other.
@@ -31,5 +31,5 @@ def mode_of(candidate: Side, reference: Side, mapped: bool) -> Mode:
     return "md5" if candidate.has_md5 else "summary"
 
 
-def _kind(side: Side) -> str:
+def _kind(side: GraphOfSide) -> str:
     return f"{side.task} with md5" if side.has_md5 and side.task == "statistics" else side.task

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from msprobe.graph.comparison import Comparison
+from msprobe.graph.comparison import GraphComparison
 from msprobe.graph.parameter_texts import ParameterTexts
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 from msprobe.graph.value_texts import Form
 
-Source = Literal["NPU", "Bench"]
+GraphSide = Literal["NPU", "Bench"]
 
 
 @dataclass(frozen=True)
 class Written:
     """One step of one rank to be written: a side alone, or a comparison."""
 
-    candidate: Side
-    comparison: Comparison | None = None
+    candidate: GraphOfSide
+    comparison: GraphComparison | None = None
     overflow_check: bool = False
 
     @property
-    def sides(self) -> list[tuple[Source, Side]]:
+    def sides(self) -> list[tuple[GraphSide, GraphOfSide]]:
         """The sides by the words of the files."""
         if self.comparison is None:
             return [("NPU", self.candidate)]
@@ -32,7 +32,7 @@ class Written:
 class NodeTexts:
     """Writes the parameters, partners and ancestors of the nodes of one side."""
 
-    def __init__(self, written: Written, source: Source, form: Form) -> None:
+    def __init__(self, written: Written, source: GraphSide, form: Form) -> None:
         comparison = written.comparison
         self.side = written.candidate if source == "NPU" or comparison is None else comparison.reference
         self._other = None

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.graph.side import Parameter, Side
+from msprobe.graph.side import GraphOfSide, Parameter
 
 CRITICAL, HIGH, MEDIUM = "critical", "high", "medium"
 _GROWTH = 100
@@ -24,7 +24,7 @@ _BUFFERS = frozenset(
 _FILLED = frozenset("masked_fill masked_fill_ fill_ full full_like new_full".split())
 
 
-def mark_overflow(side: Side) -> None:
+def mark_overflow(side: GraphOfSide) -> None:
     """Fill :attr:`Side.overflow`."""
     for node, name in enumerate(side.tree.names):
         inputs, outputs = side.inputs[node], side.outputs[node]

@@ -13,7 +13,7 @@ from msprobe import log
 from msprobe.compare.compare_file import GIVE, FolderPath, OtherPath, parsed
 from msprobe.compare.mapping_files import LayerMapping
 from msprobe.config.declared import Declared, demand, is_object, read_declared
-from msprobe.config.mistakes import Source, raise_in_one_line
+from msprobe.config.mistakes import ConfigSource, raise_in_one_line
 from msprobe.errors import InvalidInputError
 from msprobe.graph.matching import Mode
 from msprobe.graph.merge.layout import Layout
@@ -24,7 +24,7 @@ FileType = Literal["vis", "db", "json"]
 
 
 @dataclass(frozen=True)
-class Request:
+class GraphRequest:
     """One call of ``graph`` or ``graph_visualize``.
 
     ``layouts``: how ranks are merged, for the candidate and the reference; empty: they are not. ``fields`` name the two
@@ -68,7 +68,7 @@ _FILE = Annotated[_GraphFile, demand((is_object, "an object with npu_path"))]
 def read_compare_file(path: StrPath) -> CompareFile:
     """Read compare.json; comments are allowed. Raises PathError or InvalidInputError."""
     name = os.fspath(path)
-    read = read_declared(_FILE, Source(name, parsed(path), {}), "the file", unknown="ignored")
+    read = read_declared(_FILE, ConfigSource(name, parsed(path), {}), "the file", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)
     found: _GraphFile = read.value

@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.compare.frameworks import Framework, framework_of
 from msprobe.compare.problems import InvalidArgumentError
-from msprobe.graph.communication import Exchange, exchanges_of
+from msprobe.graph.communication import OneTransfer, exchanges_of
 from msprobe.graph.stacks import shorten, stacks_of
 from msprobe.graph.tree import Tree, read_tree
 from msprobe.store.columns import leaves
@@ -21,7 +21,7 @@ NO_FILE = "-1"
 
 
 @dataclass(eq=False)
-class Side:
+class GraphOfSide:
     """One step of one rank of one run.
 
     ``inputs`` and ``outputs`` hold the arguments of each node (parameters of a module among them) and its results, in
@@ -39,13 +39,13 @@ class Side:
     outputs: list[Sequence[Parameter]]
     parameter_counts: dict[int, int]
     stacks: list[Sequence[str]]
-    exchanges: dict[int, tuple[Exchange, ...]]
+    exchanges: dict[int, tuple[OneTransfer, ...]]
     overflow: dict[int, str] = field(default_factory=dict)
     merged: dict[int, list[str]] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
-        """The number of the step; 0 where the folder does not tell."""
+        """The number of the step; 0 where the folder does not say."""
         return self.tree.step or 0
 
     @property
@@ -54,14 +54,14 @@ class Side:
         return self.tree.rank if isinstance(self.tree.rank, int) else 0
 
 
-def read_side(part: DumpPart, *, complete_stacks: bool = True, tree: Tree | None = None) -> Side:
+def read_side(part: DumpPart, *, complete_stacks: bool = True, tree: Tree | None = None) -> GraphOfSide:
     """Read a part of a dump; ``tree`` if it is read already. Raises InvalidInputError or PathError for broken files."""
     tree = read_tree(part) if tree is None else tree
     inputs: list[Sequence[Parameter]] = [()] * len(tree)
     outputs: list[Sequence[Parameter]] = [()] * len(tree)
     counts: dict[int, int] = {}
     has_md5 = False
-    exchanges: dict[int, tuple[Exchange, ...]] = {}
+    exchanges: dict[int, tuple[OneTransfer, ...]] = {}
     numbers = tree.numbers
     for name, record in part.records():
         node = numbers.get(name)
@@ -96,7 +96,7 @@ def read_side(part: DumpPart, *, complete_stacks: bool = True, tree: Tree | None
     stacks = stacks_of(part, tree)
     header = part.header
     folder = header.get("dump_data_dir")
-    return Side(
+    return GraphOfSide(
         tree=tree,
         task=str(header.get("task") or "statistics"),
         has_md5=has_md5,
@@ -114,4 +114,4 @@ def _framework(part: DumpPart) -> Framework | None:
     try:
         return framework_of(part)
     except InvalidArgumentError:
-        return None  # nothing tells; a dump of the structure alone has no tensors
+        return None  # nothing says; a dump of the structure alone has no tensors

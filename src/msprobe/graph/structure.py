@@ -1,4 +1,4 @@
-"""What a dump says of its structure: child to parent, as ``construct.json`` and the names of the records tell.
+"""What a dump says of its structure: child to parent, as ``construct.json`` and the names of the records say.
 
 ``construct.json`` maps a child to its parent, to null, or (26.x with Megatron) to ``[parent, micro_step]``.
 """

@@ -35,7 +35,7 @@ class Tree:
     ran inside a node has lower numbers than the node, and the root has the highest. ``micro_steps`` counts from 0;
     ``micro_step_count`` is 0 where nothing ran. The children of a node, in their order, are :meth:`children`.
 
-    ``is_flat``: the dump does not tell what ran inside what (level L1, or construct.json is gone). ``notices``: what a
+    ``is_flat``: the dump does not say what ran inside what (level L1, or construct.json is gone). ``notices``: what a
     reader should know, one sentence each.
     """
 
@@ -268,7 +268,7 @@ def assemble(
 ) -> Tree:
     """A tree of names, parents and kinds. ``attached``: all nodes but the root, in the order of children.
 
-    ``given_steps`` and ``given_count``: micro steps as the dump itself tells them.
+    ``given_steps`` and ``given_count``: micro steps as the dump itself says them.
     """
     above_all = np.array(parents, np.int32)
     children = np.array(attached, np.int32)

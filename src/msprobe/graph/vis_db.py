@@ -18,7 +18,7 @@ import orjson
 
 from msprobe.errors import PathError
 from msprobe.graph.colours import colours_of, tool_tip_of
-from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
+from msprobe.graph.node_texts import GraphSide, NodeTexts, Written, micro_steps_of
 from msprobe.paths import FILE_MODE
 
 SUFFIX = ".vis.db"
@@ -119,7 +119,7 @@ def _growing(file: Path, path: Path) -> Iterator[sqlite3.Connection]:
         raise PathError(f'cannot write "{path}": {problem}.') from problem
 
 
-def _add_side(database: sqlite3.Connection, written: Written, source: Source, micro_steps: Sequence[int]) -> None:
+def _add_side(database: sqlite3.Connection, written: Written, source: GraphSide, micro_steps: Sequence[int]) -> None:
     texts = NodeTexts(written, source, "26.2")
     graph_id = f"{source}_{texts.side.step}_{texts.side.rank}"
     stacks = _add_stacks(database, texts.side.stacks, graph_id)
@@ -128,7 +128,7 @@ def _add_side(database: sqlite3.Connection, written: Written, source: Source, mi
     database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", rows)
 
 
-def id_of(source: Source, step: int, rank: int, name: str) -> str:
+def id_of(source: GraphSide, step: int, rank: int, name: str) -> str:
     """The id of the row of a node."""
     return f"{source}_{step}_{rank}_{name}"
 
@@ -150,7 +150,7 @@ def _add_stacks(database: sqlite3.Connection, stacks: Sequence[Sequence[str]], g
 
 def _rows(
     written: Written,
-    source: Source,
+    source: GraphSide,
     texts: NodeTexts,
     graph_id: str,
     micro_steps: Sequence[int],

@@ -11,7 +11,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.database import Database, open_database
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath
 
 # What is read; is_distributed came with 26.2 and is not.
@@ -65,7 +65,7 @@ def _read(path: Path, database: Database) -> GraphFile:
     try:
         tips, colours = json.loads(config["tool_tip"] or "{}"), json.loads(config["node_colors"] or "null") or {}
     except (ValueError, TypeError, RecursionError) as problem:
-        raise InvalidInputError(f'"{path}": its table tb_config is broken: {problem}.') from problem
+        raise InvalidInputError(said("graph-table-broken", path, "tb_config", problem)) from problem
     return GraphFile(
         path=path,
         is_comparison=config["graph_type"] == "compare",
@@ -83,16 +83,16 @@ def _read(path: Path, database: Database) -> GraphFile:
 
 def _check_columns(path: Path, database: Database) -> None:
     """Say what the tables lack: other versions, and other programs, have others."""
-    lacking = []
+    lacking: list[str] = []
     for table, wanted in _READ.items():
         found = database.columns(table)
         columns = [column for column in wanted if column not in found]
         if not found:
-            lacking.append(f"the table {table}")
+            lacking.append(said("table-named", table))
         elif columns:
-            lacking.append(f"{', '.join(columns)} in {table}")
+            lacking.append(said("columns-of-table", ", ".join(columns), table))
     if lacking:
-        raise InvalidInputError(said("graph-database-lacks", path, "; ".join(lacking)))
+        raise InvalidInputError(said("graph-database-lacks", path, joined("; ", lacking)))
 
 
 def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:

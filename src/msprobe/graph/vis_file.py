@@ -16,7 +16,7 @@ from msprobe.foreign.json_text import parse_json
 from msprobe.graph.colours import colours_of, shown_index, tool_tip_of
 from msprobe.graph.graph_files import FileGraph, FileNode, GraphFile, names_of, without_prefixes
 from msprobe.graph.node_kinds import ROOT
-from msprobe.graph.node_texts import NodeTexts, Source, Written, micro_steps_of
+from msprobe.graph.node_texts import GraphSide, NodeTexts, Written, micro_steps_of
 from msprobe.messages import said
 from msprobe.paths import StrPath, write_atomically
 from msprobe.store.json_index import load_json
@@ -25,7 +25,7 @@ SUFFIX = ".vis"
 _BUFFER_BYTES = 1 << 20
 
 
-Place = tuple[Source, int]
+Place = tuple[GraphSide, int]
 """A node of one side of a graph."""
 
 
@@ -94,7 +94,7 @@ def _marked_pieces(written: Written, published: bool) -> Iterator[tuple[bytes, P
 
 
 def _side(
-    written: Written, source: Source, micro_steps: list[int], published: bool
+    written: Written, source: GraphSide, micro_steps: list[int], published: bool
 ) -> Iterator[tuple[bytes, Place | None]]:
     texts = NodeTexts(written, source, "8.1.1")
     side = texts.side
@@ -164,7 +164,7 @@ def read_vis(path: StrPath) -> GraphFile:
 
 
 def step_and_rank(name: str) -> tuple[int | None, int | None]:
-    """Step and rank by the name of a file; None where it does not tell.
+    """Step and rank by the name of a file; None where it does not say.
 
     >>> step_and_rank("compare_step3_rank12_20250101000000.vis"), step_and_rank("build_rank0_20250101000000.vis")
     ((3, 12), (None, 0))

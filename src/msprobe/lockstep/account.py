@@ -61,7 +61,7 @@ class StepAccount:
         }
 
     @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> StepAccount:
+    def from_json(cls, content: Mapping[str, Any]) -> StepAccount:
         """As it was written. Raises TypeError, KeyError, ValueError or AttributeError for anything else."""
         return cls(
             [_region(one) for one in content["regions"]],

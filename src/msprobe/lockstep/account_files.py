@@ -56,7 +56,7 @@ def end(folder: StrPath, rank: int | None, world: int, account: Account) -> bool
 
 
 def read(folder: StrPath) -> dict[str, Any]:
-    """What the ranks of a dump tell, together: how many they are, counts, names of calls by what became of them, and by
+    """What the ranks of a dump say, together: how many they are, counts, names of calls by what became of them, and by
     step and rank (a number as text, empty in a single process) what is known of it (``steps``). Raises
     InvalidInputError if there are none, or one cannot be read.
     """
@@ -72,7 +72,7 @@ def read(folder: StrPath) -> dict[str, Any]:
                 named.setdefault(str(word), []).extend(map(str, names))
             rank = path.stem.removeprefix("lockstep_rank")
             for step, one in found.get("steps", {}).items():
-                steps[int(step), rank] = StepAccount.of_json(one)
+                steps[int(step), rank] = StepAccount.from_json(one)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise InvalidInputError(said("lockstep-file-broken", path, problem)) from problem
     if not counts:

@@ -12,7 +12,7 @@ from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath
 
 #: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
@@ -37,7 +37,7 @@ _HOW_CALLED = frozenset(("argument", "optimizer"))
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedCalls:
     """The calls that findings name, and the dump that is right."""
 
     entries: tuple[str, ...]
@@ -53,11 +53,11 @@ class Named:
     @property
     def in_words(self) -> str:
         """As a sentence has them."""
-        *others, last = (f"every call {one}" if ".*." in one else one for one in self.entries)
-        return f"{', '.join(others)} and {last}" if others else last
+        *others, last = (said("every-call-of", one) if ".*." in one else one for one in self.entries)
+        return said("fields-and", joined(", ", others), last) if others else last
 
     def is_put_right(self, finding: Finding) -> bool:
-        """True for what stays to be told of a call whose results were put right: how it was called."""
+        """True for what stays to be reported of a call whose results were put right: how it was called."""
         entry = finding.entry or ""
         return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, without_call_number(entry)))
 
@@ -67,7 +67,7 @@ class Named:
         return entry is not None and not self.is_every_call and read_name(entry).stem in stems
 
 
-def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = False) -> Named:
+def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = False) -> NamedCalls:
     """The calls of findings of a ``verdict.json``, by their numbers from 1; ``is_every_call``: all calls of their APIs.
 
     Of several findings those that name no such call are left out. Raises PathError or InvalidInputError, the latter
@@ -84,7 +84,7 @@ def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = 
     if not entries:
         raise problems[0]
     named = tuple(dict.fromkeys(without_call_number(one) if is_every_call else one for one in entries))
-    return Named(named, reference, tuple(problem.message for problem in problems))
+    return NamedCalls(named, reference, tuple(problem.message for problem in problems))
 
 
 def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
@@ -119,7 +119,7 @@ def _entry_of(path: Path, findings: list[Any], number: int) -> str:
 class Confirmed:
     """What came out. ``verdict``: on the training in which the call was put right."""
 
-    named: Named
+    named: NamedCalls
     verdict: Verdict
 
     @property
@@ -146,6 +146,6 @@ class Confirmed:
         return answer + said("next-is-same-api") if self.named.is_of_same_api(rest.entry) else answer
 
 
-def confirmed(named: Named, dump: StrPath) -> Confirmed:
+def confirmed(named: NamedCalls, dump: StrPath) -> Confirmed:
     """Judge the training in which the call was put right, by its dump. Raises PathError or InvalidInputError."""
     return Confirmed(named, compare_runs(dump, named.reference, is_known=named.is_put_right))

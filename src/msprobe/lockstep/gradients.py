@@ -98,7 +98,7 @@ class Gradients:
         if event.side == "result":
             for region in self._regions.entered_from(mark):
                 agrees = other is None or self._beside.agrees(event.gradient, other, slot, region, gradient=True)
-                if agrees and not region.tells_by_gradients:
+                if agrees and not region.decides_by_gradients:
                     continue
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
@@ -140,7 +140,7 @@ class Gradients:
 
     def end_factors(self) -> dict[str, float]:
         """The step is over: the backward calls that began with a factor, with which. Where a paired call has taken
-        gradients that had it, what optimizers take tells nothing of it.
+        gradients that had it, what optimizers take says nothing of it.
         """
         for name, (_, regions) in self._roots.items() if self.is_factor_taken else ():
             for region in regions:

@@ -49,8 +49,8 @@ class Healthy:
         for one in known.regions:
             self._followed.update(one["followed"])
             if one["ends"] and all(one["ends"].values()):
-                untold = set(one["untold"])
-                self._calls.update(name for name in one["calls"] if name not in untold)
+                unreported = set(one["unreported"])
+                self._calls.update(name for name in one["calls"] if name not in unreported)
                 self._finer.update(one["calls"] if not one["is_coarser"] else ())
                 self._ends.update((*one["ends"], *one["passed"]))
                 self._arrived.update(one["arrived"])

@@ -15,7 +15,7 @@ from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.reference import Slot, Slots, find_slots
 from msprobe.lockstep.regions import Region, Regions
 
-#: The part of a record that tells of before the step, and of after it.
+#: The part of a record that reports before the step, and of after it.
 Part = Literal["input_kwargs", "output"]
 
 
@@ -97,7 +97,7 @@ def judge_gradients(
         values.size(own if other is None else other) if own.numel() else 0.0
         for own, other in zip(mine, others, strict=True)
     ]
-    # One that is zero but for rounding tells nothing.
+    # One that is zero but for rounding says nothing.
     least = noise.SMALL_GRADIENT * max(filter(math.isfinite, sizes), default=0.0)
     apart = [_apart(own, other, max(size, least), values) for own, other, size in zip(mine, others, sizes, strict=True)]
     agree: dict[str, bool] = {}
@@ -107,7 +107,7 @@ def judge_gradients(
         if own is not None:
             own.region.root.end(event.name, agree[one.name])
     for region in regions:
-        if not region.ends and region.has_gradient and region.tells_by_gradients:
+        if not region.ends and region.has_gradient and region.decides_by_gradients:
             limits = (region.allowed(one.slot.unit, gradient=True) for one in taken)
             region.end(event.name, all(off <= limit for off, limit in zip(apart, limits, strict=True)))
     return agree

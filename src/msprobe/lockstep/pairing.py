@@ -121,7 +121,7 @@ class Pairs:
             # A module of another class in the same place is the same module, written otherwise.
             parent = self.step.pass_like(parent) or parent
         if (parent, key) not in self._unmade and (parent is None or parent not in self.step.parents):
-            # A module that the reference does not have: only what goes in tells.
+            # A module that the reference does not have: only the inputs say.
             every = self.step.calls.get(key, ()) if tensors else ()
             alike = [call for call in every if call.partner is None and call.is_recompute is recompute]
             alike = [call for call in alike if self._may_come_now(call, parent)]
@@ -163,7 +163,7 @@ class Pairs:
         return sorted(around, key=lambda call: (abs(call.index - self._sure), -call.index))
 
     def _is_like_no_other(self, call: RecordedCall) -> bool:
-        """True if what a call takes tells where the reference was. Numbers of a step, moments that are still zero and
+        """True if what a call takes says where the reference was. Numbers of a step, moments that are still zero and
         the like are the same in many.
         """
         for slot in call.inputs.values():
@@ -253,7 +253,7 @@ class Pairs:
         return self._surely(found) if found is not None and found in same else found
 
     def _nearest(self, alike: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> Sequence[RecordedCall]:
-        """Those that take most of these tensors. What all of them take, as a mask or a table, tells nothing."""
+        """Those that take most of these tensors. What all of them take, as a mask or a table, says nothing."""
         if len(alike) < 2:
             return alike
         counts = [self._count_same(call, tensors) for call in alike]

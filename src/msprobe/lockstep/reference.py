@@ -18,8 +18,8 @@ from msprobe.store.part import DumpPart
 
 class Slot:
     """A tensor of a record: ``shape``, the name of the file of its values, empty if they were not written, and
-    ``unit``, the distance of 1 to the next number of its type (0 for whole numbers); ``mark``: what tells it from
-    others, None if nothing does; ``requires_grad``: as it was recorded.
+    ``unit``, the distance of 1 to the next number of its type (0 for whole numbers); ``mark``: what distinguishes it
+    from others, None if nothing does; ``requires_grad``: as it was recorded.
     """
 
     __slots__ = ("file", "mark", "requires_grad", "shape", "unit")
@@ -133,7 +133,9 @@ class RecordedStep:
         return bool(self._passes)
 
     def maker(self, slot: Slot, taker: RecordedCall) -> RecordedCall | None:
-        """The last call before ``taker`` that returned what is in a slot; None if none did, or it cannot be told."""
+        """The last call before ``taker`` that returned what is in a slot; None if none did, or it cannot be
+        reported.
+        """
         if not self._makers:
             for call in self:
                 for one in call.outputs.values():
@@ -224,7 +226,7 @@ class _Record:
 
 
 def _inside_steps(part: DumpPart, names: Sequence[str]) -> frozenset[str]:
-    """Calls inside the steps of optimizers, where no structure tells."""
+    """Calls inside the steps of optimizers, where no structure says."""
     every = [_Record(name, read_name(name)) for name in names]
     return frozenset(event.name for event in calls_inside_steps(part, every))
 

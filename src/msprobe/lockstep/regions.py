@@ -29,13 +29,13 @@ _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 #: The norm of an error of rounding is 0.29 units of each element, and that of many of them grows with their root.
 _OF_COARSE = 0.5
 
-#: What ends at them tells of more than of the value that they take.
+#: What ends at them reports more than of the value that they take.
 _OF_MODULES, _OF_MANY = "Module.", ("Module.", "Optimizer.")
 
 Mark = tuple[str, int]
-#: What a region tells of by names alone.
-NAMES = ("calls", "followed", "arrived", "passed", "untold", "made_up")
-#: What else is told of it, as truth values.
+#: What a region reports by names alone.
+NAMES = ("calls", "followed", "arrived", "passed", "unreported", "made_up")
+#: What else is reported of it, as truth values.
 WORDS = ("compensates", "is_coarser")
 
 
@@ -51,7 +51,7 @@ class Region:
     ends: dict[str, bool] = field(default_factory=dict)
     #: Tensors that calls take which are what the reference has there, as ``NAME SLOT``.
     arrived: dict[str, None] = field(default_factory=dict)
-    #: Backward calls through which gradients go back as they are: they tell nothing.
+    #: Backward calls through which gradients go back as they are: they say nothing.
     passed: dict[str, None] = field(default_factory=dict)
     #: Calls whose own result is what the reference has, while that on what was put right is not: they make up for what
     #: calls before them do otherwise.
@@ -69,7 +69,7 @@ class Region:
     is_own: bool = False
     #: The paired calls in it.
     paired: set[Mark] = field(default_factory=set)
-    #: Something in it requires a gradient, so that gradients of parameters tell of it.
+    #: Something in it requires a gradient, so that gradients of parameters report it.
     has_gradient: bool = False
     #: No unit is coarser: that of the reference.
     most: float = math.inf
@@ -88,7 +88,7 @@ class Region:
         return self if self.into is None else self.into.root
 
     @property
-    def tells_by_gradients(self) -> bool:
+    def decides_by_gradients(self) -> bool:
         """True if gradients that agree are its own, and not come back through what was put right."""
         return bool(self.ends) or self.is_own or not self.is_put_right
 
@@ -106,7 +106,7 @@ class Region:
     @property
     def is_open(self) -> bool:
         """True if nothing that was computed forward has ended it, and calls of the candidate alone are in it: its
-        gradients tell of it then, and they come back through its calls as these are.
+        gradients report it then, and they come back through its calls as these are.
         """
         return self.is_own and not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
 
@@ -141,9 +141,9 @@ class Region:
         self.arrived.setdefault(f"{name} {path.replace('kwargs.', 'input.', 1)}")
 
     @property
-    def untold(self) -> list[str]:
-        """The calls that no end tells of, as nothing that was judged comes of what they make: of those of an optimizer,
-        each parameter's by themselves. Gradients, those of the optimizer too, and what modules return tell of all.
+    def unreported(self) -> list[str]:
+        """The calls that no end reports, as nothing that was judged comes of what they make: of those of an optimizer,
+        each parameter's by themselves. Gradients, those of the optimizer too, and what modules return report all.
         """
         if any(not name.endswith(".forward") or name.startswith(_OF_MANY) for name in self.ends):
             return []
@@ -208,7 +208,7 @@ class Regions:
         self._passes.append(name)
 
     def leave(self, name: str) -> None:
-        """It ends; those inside of it that did not tell so have, too."""
+        """It ends; those inside of it that did not say so have, too."""
         if name in self._passes:
             del self._passes[self._passes.index(name) :]
 
@@ -258,7 +258,7 @@ class Regions:
             self._made.pop(id(tensor), None)
 
     def take(self, tensor: Any) -> None:
-        """A call takes an own value: what comes of it tells more."""
+        """A call takes an own value: what comes of it says more."""
         self._loose_ends.pop(id(tensor), None)
 
     def close(self, is_balanced: Callable[[str, str | None], bool]) -> None:
@@ -375,7 +375,7 @@ class Regions:
         return bool(regions)
 
     def goes_through(self, mark: Mark, name: str) -> bool:
-        """True if gradients go back through a paired call of a region as they are, as they tell of it; ``name``: that
+        """True if gradients go back through a paired call of a region as they are, as they report it; ``name``: that
         of its backward call.
         """
         found = next((one for one in self if mark in one.paired and one.is_open), None)

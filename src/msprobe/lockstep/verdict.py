@@ -16,13 +16,13 @@ from msprobe.compare.entry_names import read_name, writes_in_place
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, Listed, OneSide, Result, Seen
+from msprobe.diagnose.evidence import Because, Listed, OneSide, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.one_step import Task, judge
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
-from msprobe.diagnose.verdict.conclusion import Compared, across_ranks
+from msprobe.diagnose.verdict.conclusion import ComparedRank, across_ranks
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.lockstep import account_files
@@ -131,7 +131,7 @@ class _Findings:
         self._kept: dict[tuple[Any, ...], tuple[Finding, list[int | None]]] = {}
         self._quiet: dict[tuple[Any, ...], Finding] = {}
         self._random: dict[str, None] = {}
-        # By rank, the writes of one side alone of the step before: the weights of the next step tell of them.
+        # By rank, the writes of one side alone of the step before: the weights of the next step report them.
         self._writes: dict[int | str | None, list[tuple[tuple[Any, ...], Suspect, StepPair]]] = {}
 
     @property
@@ -139,7 +139,7 @@ class _Findings:
         """What they amount to."""
         return "diverged" if self._kept else "harmless" if self._quiet else "agree"
 
-    def add(self, step: StepPair, results: Sequence[Compared], account: Mapping[str, Any]) -> None:
+    def add(self, step: StepPair, results: Sequence[ComparedRank], account: Mapping[str, Any]) -> None:
         """The suspects of one step. ``account``: see :func:`account_files.read`."""
         for result in results:
             of_api: dict[str, list[dict[str, Any]]] = {}
@@ -152,7 +152,7 @@ class _Findings:
         for rank in {one.finding.rank for one in suspects if one.finding.kind == "weights" and _counts(one)}:
             for written in writes.get(rank, ()):
                 self._keep(*written)
-        # What an optimizer with other settings calls has other arguments; that was told.
+        # What an optimizer with other settings calls has other arguments; that was given.
         ranks_of_optimizer = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
         for suspect in suspects:
             finding = suspect.finding
@@ -161,7 +161,7 @@ class _Findings:
             # What differs before the first step still does before the second.
             kind = "weights" if finding.kind == "initial_weights" else finding.kind
             mark = kind, finding.where, finding.module, finding.rank
-            if finding.kind in _MEASURED and (whole := finding.fact(Result)) is not None and whole.is_explained:
+            if finding.kind in _MEASURED and (whole := finding.fact(ResultFact)) is not None and whole.is_explained:
                 continue  # other bits, and no more than the rounding of the call by itself
             if _is_rounded_to_fewer(suspect) and not _is_of_another_type(suspect):
                 continue
@@ -175,7 +175,7 @@ class _Findings:
             elif _writes_alone(finding):
                 self._writes.setdefault(finding.rank, []).append((mark, suspect, step))
 
-    def _without_healthy(self, result: Compared, known: StepAccount) -> Compared:
+    def _without_healthy(self, result: ComparedRank, known: StepAccount) -> ComparedRank:
         """What is suspected, without what is done otherwise and comes to the same."""
         healthy = Healthy(known)
         kept: list[Suspect] = []
@@ -243,7 +243,7 @@ def _counts(suspect: Suspect) -> bool:
 
 
 def _writes_alone(finding: Finding) -> bool:
-    """True for calls of one side alone that write in place, and nothing in the step tells to what."""
+    """True for calls of one side alone that write in place, and nothing in the step says to what."""
     listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "calls")
     names = [name for one in listed for name in one.names]
     return finding.kind == "structure" and any(writes_in_place(read_name(name).stem) for name in names)
@@ -282,7 +282,7 @@ def _is_rounded_to_fewer(suspect: Suspect) -> bool:
     for a gradient that arrives in such a type: the program casts it back on its way, which is no call of its own.
     """
     finding = suspect.finding
-    seen, cause = finding.fact(Seen), finding.fact(Because)
+    seen, cause = finding.fact(SeenFact), finding.fact(Because)
     if seen is None or tensor.is_another(seen.difference, "stored"):
         return False
     if finding.kind in ("weights", "initial_weights") or (cause is not None and cause.cause == "state"):

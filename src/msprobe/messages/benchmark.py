@@ -215,7 +215,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "arguments-freed-before-gradients", "",
-        "the memory of its arguments was given back before its gradients came",
+        "the memory of its arguments was freed before its gradients came",
         "在其梯度到来之前，其参数的内存已释放",
     ),
     Piece(
@@ -255,8 +255,8 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "is-given-function", "",
-        "it gets a function, which may have effects of its own",
-        "它接收一个函数，该函数可能有自己的作用",
+        "it gets a function, which may have side effects",
+        "它接收一个函数，该函数可能有副作用",
     ),
     Piece(
         "draws-from-generator", "",
@@ -265,8 +265,8 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "has-value-with-effects", "kind",
-        "it has a {kind}, which may communicate or have effects of its own",
-        "它带有 {kind}，可能会通信或有自己的作用",
+        "it has a {kind}, which may communicate or have side effects",
+        "它带有 {kind}，可能会通信或有副作用",
     ),
     Piece(
         "inside-transform", "",
@@ -285,7 +285,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "tensor-memory-given-back", "",
-        "it has a tensor whose memory was given back",
+        "it has a tensor whose memory was freed",
         "它带有内存已释放的张量",
     ),
     Piece(

@@ -139,8 +139,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "C401", "gradients-not-cleared", "check:clearing", "count",
-        "gradients were not cleared: each gradient at the optimizer is this step's plus the previous step's (means of {count} parameters). zero_grad() is missing between the steps",
-        "梯度没有清零：优化器处的每个梯度都是本 step 与上一个 step 之和（{count} 个参数的均值）。两个 step 之间缺少 zero_grad()",
+        "gradients were not cleared: each gradient at the optimizer is this step's plus the previous step's (checked on the means of {count} parameters). zero_grad() is missing between the steps",
+        "梯度没有清零：优化器处的每个梯度都是本 step 与上一个 step 之和（按 {count} 个参数的均值核对）。两个 step 之间缺少 zero_grad()",
     ),
     Message(
         "C402", "gradients-cleared-between-passes", "check:clearing", "count",

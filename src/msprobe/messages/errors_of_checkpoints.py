@@ -103,8 +103,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "E120", "checkpoint-name-too-long", "error:checkpoint", "begin letters",
-        "the name {begin!r}... of the checkpoint has {letters} letters.",
-        "检查点中的名称 {begin!r}... 有 {letters} 个字符。", severity="error",
+        "the checkpoint has a name of {letters} letters, which is too long: {begin!r}...",
+        "检查点中有一个 {letters} 个字符的名称，过长：{begin!r}...", severity="error",
     ),
     Message(
         "E121", "checkpoint-holds-no-tensor", "error:checkpoint", "path",
@@ -119,12 +119,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "E123", "named-file-missing", "error:checkpoint", "path named_by",
         '"{path}" does not exist; "{named_by}" names it.',
-        '"{path}" 不存在；"{named_by}" 中写有它。', severity="error",
+        '"{path}" 不存在，而 "{named_by}" 引用了它。', severity="error",
     ),
     Message(
         "E124", "latest-names-no-folder", "error:checkpoint", "latest folder",
         '"{latest}" names the folder {folder!r}, which is not beside it.',
-        '"{latest}" 写有文件夹 {folder!r}，但旁边没有。', severity="error",
+        '"{latest}" 指定了文件夹 {folder!r}，但该文件夹不在它旁边。', severity="error",
     ),
     Message(
         "E125", "deepspeed-lacks-model-states", "error:checkpoint", "place missing",
@@ -183,7 +183,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("place-before-file", "", "an offset before the start of the file", "偏移在文件开头之前"),
     Piece("pickle-refers-outside", "", "it is a pickle that refers to values outside of it", "它是引用外部值的 pickle"),
     Piece("pickle-too-deep", "", "it is nested too deep", "嵌套过深"),
-    Piece("storage-too-small", "key size", "the values {key} have {size} bytes, fewer than their description says", "数值 {key} 有 {size} 字节，少于其描述"),
+    Piece("storage-too-small", "key size", "the values {key} have {size} bytes, fewer than their description says", "数值 {key} 有 {size} 字节，少于其描述所说"),
     Piece("tensor-without-shape", "", "a tensor has no shape", "有张量没有 shape"),
     Piece("size-is-no-list", "", "a size is no list of numbers", "有 size 不是数值列表"),
     Piece("array-type-unknown", "code", "an array has elements of type {code!r}", "有数组的元素类型为 {code!r}"),

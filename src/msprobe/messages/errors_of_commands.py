@@ -73,7 +73,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "A114", "no-graph-nodes", "error:input", "file",
-        'no graph nodes found in "{file}"; --ir takes the text of a MindSpore graph, as graph_build_0_*.ir.',
+        'no graph nodes found in "{file}"; --ir takes the text of a MindSpore graph, such as graph_build_0_*.ir.',
         '"{file}" 中没有图节点；--ir 接受 MindSpore 图的文本，如 graph_build_0_*.ir。', severity="error",
     ),
     Message(

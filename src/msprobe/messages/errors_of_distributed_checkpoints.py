@@ -164,7 +164,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "E232", "index-names-absent-tensor", "error:checkpoint", "index tensor file",
         '"{index}" says that {tensor!r} is in "{file}", which does not hold it.',
-        '"{index}" 说 {tensor!r} 在 "{file}" 中，但其中没有。', severity="error",
+        '"{index}" 中写着 {tensor!r} 在 "{file}" 中，但该文件没有它。', severity="error",
     ),
     Message(
         "E233", "parameter-in-several-files", "error:checkpoint", "path parameter file",
@@ -280,5 +280,10 @@ MESSAGES: tuple[Message, ...] = (
         "E255", "zarr-shape-is-no-list", "error:checkpoint", "folder",
         '"{folder}/.zarray": shape or chunks are no list of whole numbers.',
         '"{folder}/.zarray"：shape 或 chunks 不是整数列表。', severity="error",
+    ),
+    Message(
+        "E256", "mindspore-rank-empty", "error:checkpoint", "folder",
+        '"{folder}" holds no .ckpt and no .safetensors.',
+        '"{folder}" 中没有 .ckpt 或 .safetensors 文件。', severity="error",
     ),
 )

@@ -239,7 +239,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "S147", "bin-needs-type-and-shape", "error:dump", "path",
         '"{path}" holds bare bytes; its element type and shape must be given.',
-        '"{path}" 只有裸字节；必须给出元素类型和 shape。', severity="error",
+        '"{path}" 只有原始字节；必须给出元素类型和 shape。', severity="error",
     ),
     Message(
         "S148", "npy-unreadable", "error:dump", "path problem",

@@ -154,7 +154,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A330", "gradients-without-backward", "error:input", "records",
         "{records} of parameters without a backward pass; shown at the top.",
-        "{records}的参数没有反向；显示在顶层。", severity="note",
+        "{records}属于没有反向的参数；显示在顶层。", severity="note",
     ),
     Message(
         "A331", "passes-without-record", "error:input", "records",
@@ -164,7 +164,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A332", "modules-inside-themselves", "error:input", "records named",
         "construct.json says that {records} runs inside itself; shown at the top: {named}.",
-        "按 construct.json，{records}在自身之内运行；显示在顶层：{named}。", severity="note",
+        "construct.json 中{records}以自身为上级模块；显示在顶层：{named}。", severity="note",
     ),
     Message(
         "A333", "no-graph-database", "error:input", "path problem",
@@ -210,6 +210,16 @@ MESSAGES: tuple[Message, ...] = (
         "A341", "graph-node-broken", "error:input", "path name problem",
         '"{path}": node {name!r} is broken: {problem}.',
         '"{path}"：节点 {name!r} 已损坏：{problem}。', severity="error",
+    ),
+    Message(
+        "A342", "graph-folder-empty", "error:input", "field path",
+        "{field}: {path!r} is empty.",
+        "{field}：{path!r} 是空文件夹。", severity="error",
+    ),
+    Message(
+        "A343", "graph-table-broken", "error:input", "path table problem",
+        '"{path}": its table {table} is broken: {problem}.',
+        '"{path}"：表 {table} 已损坏：{problem}。', severity="error",
     ),
 )
 

@@ -28,8 +28,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "M105", "no-alerts-file", "error:monitor", "path",
-        '"{path}" is no file of alerts: it must hold an object of objects.',
-        '"{path}" 不是告警文件：必须是由对象组成的对象。', severity="error",
+        '"{path}" is no file of alerts: it must be a JSON object whose values are objects.',
+        '"{path}" 不是告警文件：必须是以对象为值的 JSON 对象。', severity="error",
     ),
     Message(
         "M106", "no-monitor-folder", "error:monitor", "folder kind",
@@ -84,12 +84,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M117", "monitor-mapping-is-no-object", "error:monitor", "path",
         'mapping "{path}" must be an object of texts and their replacements.',
-        '映射 "{path}" 必须是文本及其替换文本的对象。', severity="error",
+        '映射 "{path}" 必须是对象：键为原文本，值为替换文本。', severity="error",
     ),
     Message(
         "M118", "monitor-mapping-wrong", "error:monitor", "path wrong",
         'mapping "{path}": {wrong!r} must be a text that is replaced by a text.',
-        '映射 "{path}"：{wrong!r} 必须是被文本替换的文本。', severity="error",
+        '映射 "{path}"：{wrong!r} 的原文本与替换文本都必须是字符串。', severity="error",
     ),
     Message(
         "M119", "no-monitor-runs-between", "error:monitor", "folder time_start time_end",
@@ -214,7 +214,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M143", "sketches-written", "error:monitor", "path",
         'Monitor: sketches of the steps before the alert are in "{path}".',
-        '监控：告警之前各 step 的概要在 "{path}"。', severity="note",
+        '监控：告警之前各 step 的概要（sketch）在 "{path}"。', severity="note",
     ),
     Message(
         "M144", "step-recorded-because", "error:monitor", "step why",
@@ -269,7 +269,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M154", "no-sketches-file", "error:monitor", "path problem",
         '"{path}" is no readable file of sketches: {problem}.',
-        '"{path}" 不是可读的概要文件：{problem}。', severity="error",
+        '"{path}" 不是可读的概要（sketch）文件：{problem}。', severity="error",
     ),
     Message(
         "M155", "optimizer-without-moments", "warning:work", "name",

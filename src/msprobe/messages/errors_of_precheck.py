@@ -88,8 +88,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P117", "executor-fault-wrong", "error:precheck", "option text problem",
-        "{option} {text!r}: {problem}, each after inject:.",
-        "{option} {text!r}：{problem}，均写在 inject: 之后。", severity="error",
+        "{option} {text!r}: {problem}; write each behind `inject:`.",
+        "{option} {text!r}：{problem}；每个都写在 `inject:` 之后。", severity="error",
     ),
     Message(
         "P118", "script-has-one-python", "error:precheck", "option text python",

@@ -54,7 +54,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "P210", "nfs-path-not-kept", "error:precheck", "folder reason",
         'nfs_path: the check that reads "{folder}" has not processed everything that was sent: {reason}',
-        'nfs_path：读取 "{folder}" 的检查没有保留全部发送内容：{reason}', severity="error",
+        'nfs_path：读取 "{folder}" 的检查没有处理完发送的全部内容：{reason}', severity="error",
     ),
     Message(
         "P211", "online-nothing-comes", "warning:work", "idle",

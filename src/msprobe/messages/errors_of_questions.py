@@ -54,7 +54,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "V210", "values-not-on-both-sides", "error:page", "",
         'the values were not recorded on both sides: record with "task": "tensor".',
-        '两侧没有都采集数值：请以 "task": "tensor" 采集。', severity="error",
+        '没有在两侧都采集数值：请以 "task": "tensor" 采集。', severity="error",
     ),
     Message(
         "V211", "tensor-file-unreadable-here", "error:page", "name",
@@ -69,7 +69,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "V213", "too-large-for-memory", "error:page", "",
         "this is too large for the memory of this machine.",
-        "本机内存放不下。", severity="error",
+        "内容太大，本机内存放不下。", severity="error",
     ),
     Message(
         "V214", "mistake-on-console", "error:page", "kind",

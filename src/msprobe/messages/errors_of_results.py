@@ -33,8 +33,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "A506", "no-such-place", "error:input", "place",
-        "{place!r} is no place; give a step, or a step and a rank",
-        "{place!r} 不是位置；请给出 step，或 step 和 rank", severity="error",
+        "{place!r} names no step; give a step, or a step and a rank",
+        "{place!r} 没有指明 step；请给出 step，或 step 和 rank", severity="error",
     ),
     Message(
         "A507", "step-no-number", "error:input", "step kind",

@@ -24,7 +24,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A204", "no-kernel-files", "error:input", "folder",
         'folder "{folder}" holds no .npy, .pt or dump file of a kernel.',
-        '文件夹 "{folder}" 中没有 .npy、.pt 或 kernel 的 dump 文件。', severity="error",
+        '文件夹 "{folder}" 中没有算子的 .npy、.pt 或 dump 文件。', severity="error",
     ),
     Message(
         "A205", "same-folder-twice", "error:input", "",
@@ -34,12 +34,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A206", "kernel-dump-folder-missing", "error:input", "field base",
         '{field}: folder "{base}" does not exist; give the folder of a kernel dump.',
-        '{field}：文件夹 "{base}" 不存在；请给出 kernel dump 的文件夹。', severity="error",
+        '{field}：文件夹 "{base}" 不存在；请给出算子 dump 的文件夹。', severity="error",
     ),
     Message(
         "A207", "no-kernel-dump-below", "error:input", "field base",
         '{field}: folder "{base}" holds no kernel dump: no rank_0/NET/GRAPH/STEP below it.',
-        '{field}：文件夹 "{base}" 中没有 kernel dump：其下没有 rank_0/NET/GRAPH/STEP。', severity="error",
+        '{field}：文件夹 "{base}" 中没有算子 dump：其下没有 rank_0/NET/GRAPH/STEP。', severity="error",
     ),
     Message(
         "A208", "places-of-one-side", "warning:work", "side places",
@@ -49,17 +49,17 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A209", "no-common-place", "error:input", "asked",
         "the two kernel dumps have no rank and step in common{asked}.",
-        "两份 kernel dump 没有共同的 rank 与 step{asked}。", severity="error",
+        "两份算子 dump 没有共同的 rank 与 step{asked}。", severity="error",
     ),
     Message(
         "A210", "kernels-missing", "error:input", "place statistics_file",
         '"{place}" holds neither .npy files of kernels nor rows in a {statistics_file}.',
-        '"{place}" 中既没有 kernel 的 .npy 文件，{statistics_file} 中也没有行。', severity="error",
+        '"{place}" 中既没有算子的 .npy 文件，{statistics_file} 中也没有行。', severity="error",
     ),
     Message(
         "A211", "files-without-kernel-name", "warning:work", "count folder",
         '{count} .npy files in "{folder}" do not have the name of a kernel and are left out.',
-        '"{folder}" 中有 {count} 个 .npy 文件的名称不是 kernel 名称，已略过。', severity="warning",
+        '"{folder}" 中有 {count} 个 .npy 文件的名称不是算子名称，已略过。', severity="warning",
     ),
     Message(
         "A212", "statistics-file-wrong", "error:input", "path what statistics_file least_columns",

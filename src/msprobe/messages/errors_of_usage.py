@@ -83,13 +83,13 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U116", "all-steps-without-tables", "error:usage", "table_flags",
-        "--all-steps: of which tables are written; ask for some ({table_flags}).",
-        "--all-steps：针对要写出的表格；请指定表格（{table_flags}）。", severity="error",
+        "--all-steps chooses the steps of which tables are written; ask for a table, too ({table_flags}).",
+        "--all-steps 用于选择写出哪些 step 的表格；请同时指定表格（{table_flags}）。", severity="error",
     ),
     Message(
         "U117", "naming-option-without-tables", "error:usage", "wrong table_flags",
-        "{wrong}: how names match in the sheet; ask for one ({table_flags}). The verdict finds out by itself.",
-        "{wrong}：是表格中名称的对应方式；请指定表格（{table_flags}）。结论会自行找出对应关系。", severity="error",
+        "{wrong} says how names match in a sheet; ask for a sheet, too ({table_flags}), or leave it out: the verdict matches names by itself.",
+        "{wrong} 指定表格中名称的对应方式；请同时指定表格（{table_flags}），或去掉它：结论会自动对应名称。", severity="error",
     ),
     Message(
         "U118", "fail-on-unknown", "error:usage", "repr OUTCOMES meant value KINDS",
@@ -153,7 +153,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U130", "graph-pairing-of-merged", "error:usage", "asked",
-        "{asked} is not there for merged ranks, which are paired by name and order; leave it out.",
+        "{asked} is not available for merged ranks, which are paired by name and order; leave it out.",
         "{asked} 不能用于合并的 rank，它们按名称和次序匹配；请去掉。", severity="error",
     ),
     Message(
@@ -243,7 +243,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U148", "op-dump-without-api", "error:usage", "",
-        "--dump needs --api: the name of a call, as Functional.softmax.0.",
+        "--dump needs --api: the name of a call, such as Functional.softmax.0.",
         "--dump 需要 --api：调用的名称，如 Functional.softmax.0。", severity="error",
     ),
     Message(
@@ -258,7 +258,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U151", "op-device-for-mindspore", "error:usage", "device",
-        "--device {device!r}: a script of a MindSpore call takes a device alone, as cpu, cuda:0 or npu:0; a fault is given to the script itself, as --inject 1e-2.",
+        "--device {device!r}: a script of a MindSpore call takes a device alone, such as cpu, cuda:0 or npu:0; give a fault to the script itself: --inject 1e-2.",
         "--device {device!r}：MindSpore 调用的脚本只接受设备，如 cpu、cuda:0 或 npu:0；故障请给脚本本身，如 --inject 1e-2。", severity="error",
     ),
     Message(
@@ -373,7 +373,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U174", "online-control", "error:usage", "",
-        "--control: an online check runs its control itself; give an executor, as cpu.",
+        "--control: an online check runs its control itself; give an executor, such as cpu.",
         "--control：在线检查自行运行对照；请给出执行器，如 cpu。", severity="error",
     ),
     Message(
@@ -443,7 +443,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "U188", "reference-without-candidate", "error:usage", "",
-        "--reference needs the run that is doubted, too: give --candidate.",
+        "--reference needs the other run, too: give --candidate.",
         "--reference 还需要待比对侧的运行：请给出 --candidate。", severity="error",
     ),
     Message(

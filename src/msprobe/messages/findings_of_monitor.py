@@ -58,12 +58,12 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "M311", "update-differs-of-equal-gradients", "error:monitor", "tensor distance limit",
-        "gradients are equal and the update of {tensor} is not: it differs by {distance:.3g} of its size; its gradient explains {limit:.3g}",
-        "梯度相同而 {tensor} 的更新不同：相对其大小相差 {distance:.3g}；梯度可解释 {limit:.3g}", severity="finding",
+        "gradients agree, the update of {tensor} does not: it differs by {distance:.3g} of its size; the gradient explains {limit:.3g}",
+        "梯度一致，而 {tensor} 的更新量不同：相对差异为 {distance:.3g}；梯度可解释 {limit:.3g}", severity="finding",
     ),
     Message(
         "M312", "update-adds-steadily", "error:monitor", "tensor steps more step errors",
-        "norm of weights {tensor}: each of the first {steps} updates adds {more:+.3g} to that of the reference (an update is {step:.3g}; {errors:.0f} standard errors)",
+        "norm of weights {tensor}: each of the first {steps} updates adds {more:+.3g} more than in the reference (an update is {step:.3g}; {errors:.0f} standard errors)",
         "权重 {tensor} 的范数：前 {steps} 次更新每次比标杆侧多 {more:+.3g}（一次更新为 {step:.3g}；{errors:.0f} 个标准误差）", severity="finding",
     ),
     Message(
@@ -78,8 +78,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "M315", "alert-step-not-recorded", "error:monitor", "step config",
-        "Step {step} itself is not recorded. If the training can be repeated (seed and data, or a checkpoint before it), run it again with {config} as record.json and `msprobe run --config record.json SCRIPT` (--first-step N after a checkpoint of step N), or with PrecisionDebugger in the program; `msprobe check ./dump_of_alert` names the call that makes the first NaN.",
-        "step {step} 本身没有采集。如果训练可以重复（随机种子与数据，或之前的检查点），请以 {config} 作为 record.json 重新运行：`msprobe run --config record.json SCRIPT`（从 step N 的检查点续训时加 --first-step N），或在程序中使用 PrecisionDebugger；`msprobe check ./dump_of_alert` 会指出产生第一个 NaN 的调用。", severity="warning",
+        "Step {step} itself was not recorded. To record it, save {config} as record.json and repeat the training from its start, or from a checkpoint of step N with --first-step N: `msprobe run --config record.json SCRIPT`; then `msprobe check ./dump_of_alert`.",
+        "step {step} 本身没有采集。如需采集，请把 {config} 存为 record.json，从头重复训练，或从 step N 的检查点续训并加 --first-step N：`msprobe run --config record.json SCRIPT`；然后运行 `msprobe check ./dump_of_alert`。", severity="warning",
     ),
     Message(
         "M316", "first-bad-step", "error:monitor", "step rank run compared",
@@ -94,7 +94,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "M318", "read-from-csv", "error:monitor", "",
         "read from csv files; sketches show smaller differences",
-        "读取自 csv 文件；sketch 能显示更小的差异", severity="note",
+        "读取自 csv 文件；概要（sketch）能显示更小的差异", severity="note",
     ),
     Message(
         "M319", "runs-end-at-different-steps", "error:monitor", "reference candidate",

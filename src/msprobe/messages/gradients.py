@@ -48,8 +48,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D409", "gradients-not-cleared-on-one-side", "cause:not_cleared", "side when what count plural",
-        "gradients were not cleared: {when}, those of {side} ({what}) are this step's plus the previous step's (means of {count} parameter{plural}). zero_grad() is missing between these steps",
-        "梯度没有清零：{when}，{side}的梯度（{what}）是本 step 与上一个 step 之和（{count} 个参数的均值）。两个 step 之间缺少 zero_grad()",
+        "gradients were not cleared: {when}, those of {side} ({what}) are this step's plus the previous step's (checked on the means of {count} parameter{plural}). zero_grad() is missing between these steps",
+        "梯度没有清零：{when}，{side}的梯度（{what}）是本 step 与上一个 step 之和（按 {count} 个参数的均值核对）。两个 step 之间缺少 zero_grad()",
     ),
     Message(
         "D410", "tied-on-one-side", "cause:tie", "first second side other_side",
@@ -113,8 +113,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D508", "update-differs-by-framework", "kind:optimizer", "count total parameter factor",
-        "in the previous step the optimizer moved {count} of {total} parameters differently ({parameter}{factor}), from gradients that agree: learning rate, betas, weight decay, epsilon (or where it is added) or some other setting differs",
-        "上一个 step 中优化器对 {total} 个参数中的 {count} 个更新不同（{parameter}{factor}），而梯度一致：学习率、betas、权重衰减、epsilon（或其加入的位置）等设置不同",
+        "the optimizer moved {count} of {total} parameters differently in the previous step ({parameter}{factor}), although their gradients agree: a setting differs, such as learning rate, betas, weight decay or epsilon",
+        "上一个 step 中，优化器对 {total} 个参数中的 {count} 个更新不同（{parameter}{factor}），而梯度一致：学习率、betas、权重衰减、epsilon 等设置不同",
     ),
     Message(
         "D509", "gradients-clipped-with-loss-scale", "cause:scaled_clipping", "how",

@@ -138,7 +138,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P427", "script-needs-reference", "error:precheck", "name",
-        "torch_npu.{name} runs on an NPU alone: name a --reference FILE.py:FUNCTION",
+        "torch_npu.{name} runs on an NPU alone: give --reference FILE.py:FUNCTION",
         "torch_npu.{name} 只能在 NPU 上运行：请给出 --reference FILE.py:FUNCTION", severity="error",
     ),
     Message(
@@ -177,5 +177,5 @@ PIECES: tuple[Piece, ...] = (
     Piece("script-help-minimize", "", "look for a smaller call that fails; write it beside", "寻找更小的失败调用，写在旁边"),
     Piece("script-about", "api propagation", "Reproduces {api} ({propagation}).", "复现 {api}（{propagation}）。"),
     Piece("script-help-target", "", "CPU, GPU or Ascend (MindSpore's own)", "CPU、GPU 或 Ascend（MindSpore 的名称）"),
-    Piece("script-help-share", "", "a fault: results are off by this share, as 1e-2", "故障：结果偏离这一比例，如 1e-2"),
+    Piece("script-help-share", "", "a fault: results are off by this share, such as 1e-2", "故障：结果偏离这一比例，如 1e-2"),
 )

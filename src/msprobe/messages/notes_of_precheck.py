@@ -238,8 +238,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P388", "topk-unsorted", "note:precheck", "",
-        "topk with sorted=False: the order is not defined, and has no effect on an NPU.",
-        "topk 使用 sorted=False：顺序没有定义，在 NPU 上不生效。", severity="note",
+        "topk with sorted=False: the order of its results is not defined, and an NPU ignores sorted=False.",
+        "topk 使用 sorted=False：结果的次序没有定义，且 NPU 忽略 sorted=False。", severity="note",
     ),
     Message(
         "P389", "control-of-other-arguments", "note:precheck", "",

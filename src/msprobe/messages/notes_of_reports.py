@@ -9,17 +9,17 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "A401", "graph-text-cut-off", "warning:work", "path",
         '"{path}" ends in the middle of a graph; kernels of the missing rest stay without code.',
-        '"{path}" 在图的中间结束；缺失部分的 kernel 没有代码行。', severity="warning",
+        '"{path}" 在图的中间结束；缺失部分的算子没有代码行。', severity="warning",
     ),
     Message(
         "A402", "graph-of-early-pass", "warning:work", "ir",
         '"{ir}" is of an early pass and names cells, not kernels: every kernel gets the lines that all calls of its cell share. graph_build_*.ir names the kernels.',
-        '"{ir}" 属于较早的阶段，只有 cell 名称，没有 kernel 名称：每个 kernel 得到其 cell 各调用共有的代码行。graph_build_*.ir 有 kernel 名称。', severity="warning",
+        '"{ir}" 属于较早的阶段，只有 cell 名称，没有算子名称：每个算子得到其 cell 各调用共有的代码行。graph_build_*.ir 有算子名称。', severity="warning",
     ),
     Message(
         "A403", "graph-of-different-network", "warning:work", "ir dump",
         '"{ir}" has none of the kernels of "{dump}"; is it the graph of a different network?',
-        '"{ir}" 不含 "{dump}" 中的任何 kernel；是否为另一个网络的图？', severity="warning",
+        '"{ir}" 不含 "{dump}" 中的任何算子；是否为另一个网络的图？', severity="warning",
     ),
     Message(
         "A404", "stack-file-missing", "error:input", "path",
@@ -98,8 +98,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "A419", "no-call-differs-by-half", "warning:work", "where",
-        "no call differs by more than half of the statistics of the bench{where}.",
-        "没有调用与标杆侧统计量相差超过一半{where}。", severity="note",
+        "no call has a result that differs from the bench by more than half in a statistic{where}.",
+        "没有调用的结果统计量与标杆侧相差超过一半{where}。", severity="note",
     ),
     Message(
         "A420", "first-difference-of-rank", "warning:work", "rank name time",
@@ -158,8 +158,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "A431", "what-first-difference-is", "warning:work", "candidate reference",
-        'this is the first call with a result whose statistics differ by more than half, or whose digest differs; the cause may be an argument, a call of one side alone or a smaller difference before it: `msprobe compare "{candidate}" "{reference}"` looks for these.',
-        '这是首个结果的统计量相差超过一半或摘要不同的调用；原因可能是参数、只有一侧才有的调用，或之前较小的差异：`msprobe compare "{candidate}" "{reference}"` 会查找这些。', severity="note",
+        'this is the first call whose result differs by more than half in a statistic, or in its digest. The cause may be earlier: `msprobe compare "{candidate}" "{reference}"` also looks for arguments, extra calls and smaller differences.',
+        '这是首个结果统计量相差超过一半（或摘要不同）的调用。原因可能在它之前：`msprobe compare "{candidate}" "{reference}"` 还会查找参数不同、仅一侧有的调用和较小的差异。', severity="note",
     ),
 )
 

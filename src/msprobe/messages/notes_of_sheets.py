@@ -130,9 +130,9 @@ PIECES: tuple[Piece, ...] = (
         "This saved value is the first that differs.",
         "这是第一个不同的保存值。",
     ),
-    Piece("needs-field-beside-it", "field", "needs {field} beside it", "旁边还需要 {field}"),
+    Piece("needs-field-beside-it", "field", "needs {field} beside it", "还需要同时给出 {field}"),
     Piece("names-one-twice", "", "names one of them twice", "重复写了其中一个"),
-    Piece("says-again", "other", 'says again what "{other}" says', '与 "{other}" 重复'),
+    Piece("says-again", "other", 'repeats "{other}"', '与 "{other}" 重复'),
     Piece("metrics-are", "names", "; the metrics are {names}", "；可用指标为 {names}"),
     Piece(
         "has-matrix-already", "tensor place",
@@ -156,8 +156,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("ends-in-a-graph", "", "it ends in the middle of a graph", "文本在图的中间结束"),
     Piece("graph-lacks-kernels", "", "the graph does not have them", "图中没有它们"),
     Piece("kernels-of-other-graphs", "", "they are of other graphs than the IR", "它们属于 IR 之外的图"),
-    Piece("one-kernel", "", "1 kernel", "1 个 kernel"),
-    Piece("so-many-kernels", "count", "{count} kernels", "{count} 个 kernel"),
+    Piece("one-kernel", "", "1 kernel", "1 个算子"),
+    Piece("so-many-kernels", "count", "{count} kernels", "{count} 个算子"),
     Piece(
         "suffix-is-the-rank", "",
         "suffix is the name of the rank here; leave it out",

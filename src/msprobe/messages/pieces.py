@@ -63,7 +63,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "derivative-infinite", "",
-        "the derivative of the {} is infinite at zero, which {} of its elements are",
+        "the derivative of the {} is infinite at zero, and {} of its elements are zero",
         "{0} 在零处的导数为无穷，而有 {1} 个元素为零",
     ),
     Piece("at-source", "", ", at {}", "，位于 {0}"),
@@ -343,23 +343,23 @@ PIECES: tuple[Piece, ...] = (
     Piece("word-rank", "", "rank", "rank"),
     Piece("finding-on", "", "on {}", "在 {0} 上"),
     Piece("some-of-steps", "", "{} of {} steps", "{1} 个 step 中的 {0} 个"),
-    Piece("count-only-in", "", "{} only in the {}", "{0} 仅{1}有"),
+    Piece("count-only-in", "", "{} only in the {}", "{0} 个仅{1}有"),
     Piece("unexplained", "", "unexplained", "无法解释"),
     Piece(
         "calls-not-judged", "",
         "{} of {} calls could not be judged: their inputs differ so much that they explain any result",
-        "{1} 个调用中有 {0} 个无法判断：其输入差异过大，任何结果都可以由此解释",
+        "{1} 对调用中有 {0} 对无法判断：其输入差异过大，任何结果都可以由此解释",
     ),
-    Piece("pairs-of-calls-counted", "", "calls {}", "调用 {0}"),
+    Piece("pairs-of-calls-counted", "", "calls: {}", "调用：{0}"),
     Piece(
         "effect-at-most", "",
         "loss, gradients and weights differ by at most {} (relative); rounding explains {}",
-        "损失、梯度和权重的相对差异不超过 {0}；舍入误差最多造成 {1}",
+        "损失、梯度和权重的相对差异不超过 {0}；舍入误差最多可造成 {1}",
     ),
     Piece(
         "effect-explained-by-calls", "",
         "loss, gradients and weights differ by at most {} (relative); no call adds more than rounding to its inputs",
-        "损失、梯度和权重的相对差异不超过 {0}；没有调用在输入差异之外增加超出舍入的差异",
+        "损失、梯度和权重的相对差异不超过 {0}；各调用在输入差异之外只增加了舍入误差",
     ),
     Piece("they-differ", "", "{}{}: they differ; {}", "{0}{1}：存在差异；{2}"),
     Piece("count-of-steps", "", "{} steps", "{0} 个 step"),
@@ -379,7 +379,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("rounding-explains", "", "; rounding explains {}", "；舍入误差最多造成 {0}"),
     Piece("inputs-explain", "", "; rounding and the inputs explain {}", "；舍入误差和输入差异最多造成 {0}"),
     Piece("times-precise", "", "{:.1f} times", "{0:.1f} 倍"),
-    Piece("agree-as-far", "", "{} as far as recorded: {}", "{0}（就已有部分而言）：{1}"),
+    Piece("agree-as-far", "", "{} as far as recorded: {}", "{0}（仅就已采集的部分）：{1}"),
     Piece(
         "agree-in-structure", "",
         "{} in structure: both make the same calls; values were not recorded",
@@ -420,7 +420,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "interrupted-before-call", "",
-        "the {} was interrupted before it came to this call",
+        "the {} was interrupted before this call",
         "{0}在执行到该调用之前中断",
     ),
     Piece(
@@ -461,8 +461,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("alike", "", "{} ({} alike)", "{0}（类似的共 {1} 条）"),
     Piece(
         "put-passes-together", "",
-        "to compare such runs, put the passes of each module together: --layout with a file that holds candidate: {{mesh: {{all: 1}}}}, for 1 the number of ranks",
-        "要比对这样的运行，请把各模块的多次执行合并：用 --layout 指定内容为 candidate: {{mesh: {{all: 1}}}} 的文件，其中 1 换成 rank 数",
+        "to compare such runs, merge the passes of each module: give --layout a file with the line candidate: {{mesh: {{all: N}}}}, where N is the number of ranks",
+        "要比对这样的运行，请把各模块的多次执行合并：用 --layout 指定内容为 candidate: {{mesh: {{all: N}}}} 的文件，N 为 rank 数",
     ),
     Piece(
         "same-statistics", "",
@@ -487,8 +487,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("same-elements-reordered", "", "the same elements in a different order", "元素相同，顺序不同"),
     Piece(
         "calls-without-finding", "",
-        "calls without a finding of their own contain, or follow, one that has one",
-        "没有单独列出的调用包含或跟随已列出的调用",
+        "the other unexplained calls contain a call of a finding, or follow one",
+        "其余无法解释的调用，都包含问题项中的调用或在其之后",
     ),
     Piece("harmless-of-them", "", " ({} of them harmless)", "（其中 {0} 项无害）"),
     Piece("further-kinds", "", "and {} more{}: {}", "另有 {0} 项{1}：{2}"),

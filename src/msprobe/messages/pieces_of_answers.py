@@ -114,10 +114,10 @@ PIECES: tuple[Piece, ...] = (
         "The dump has statistics only: the script has values that fit them, and the fault may not show with those.",
         "dump 只有统计量：脚本使用与之相符的数值，问题可能不会重现。",
     ),
-    Piece("run-all-the-same", "script", "Run it all the same: python {script}", "仍要运行：python {script}"),
+    Piece("run-all-the-same", "script", "It can still be run: python {script}", "仍可运行：python {script}"),
     Piece(
         "run-on-device", "script",
-        "Run it on the device under suspicion, exit status 1 if the call is wrong there: python {script}",
+        "Run it on the suspected device; exit status 1 means that the call is wrong there: python {script}",
         "在可疑设备上运行，如果调用在该设备上有误，退出码为 1：python {script}",
     ),
     Piece(
@@ -138,7 +138,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "reproduce-data", "",
         "What differs was given to the call from outside the recorded calls, so the call itself is probably right: look at the batch, mask or table that it takes, and at what makes it.",
-        "差异来自采集范围之外传给该调用的数据，因此调用本身很可能没有问题：请查看它使用的批次、掩码或表，以及它们由什么产生。",
+        "差异来自采集范围之外传给该调用的数据，因此调用本身很可能没有问题：请查看它使用的批数据、mask 或表，以及它们由什么产生。",
     ),
     Piece(
         "reproduce-initial-weights", "",
@@ -170,7 +170,7 @@ PIECES: tuple[Piece, ...] = (
     Piece(
         "dump-of-kernels", "",
         "is of level L2, which records kernels and no calls of APIs",
-        "的 level 为 L2，只采集 kernel，没有 API 调用",
+        "的 level 为 L2，只采集算子，没有 API 调用",
     ),
     Piece("dump-without-passes", "", "has no pass of a leaf module", "没有叶子模块的执行"),
     Piece("dump-without-calls", "", "has no calls of APIs (level L0)", "没有 API 调用（level L0）"),
@@ -256,7 +256,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("too-many-address-fields", "", "the address has too many fields.", "地址的字段过多。"),
     Piece(
         "graph-without-verdict", "",
-        "a graph file holds no verdict: msprobe compare of the dumps gives one, and msprobe view of them shows it",
+        "a graph file holds no verdict: run msprobe compare on the dumps to get one, or msprobe view to see it",
         "图文件中没有结论：请用 msprobe compare 比对 dump 得到结论，用 msprobe view 查看",
     ),
     Piece("place-without-name", "", "a step and rank that their names do not say", "名称中没有写明的 step 与 rank"),

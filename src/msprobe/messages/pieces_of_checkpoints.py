@@ -15,9 +15,9 @@ PIECES: tuple[Piece, ...] = (
     Piece("what-of-checkpoint", "what path", '{what} of "{path}"', '"{path}" 的 {what}'),
     Piece("section-state", "section", "{section} state", "{section} 状态"),
     Piece(
-        "parameters-measured", "done job total",
-        "{done} parameters, {job} of {total}",
-        "{done} 个参数，第 {job} 批，共 {total} 批",
+        "parameters-measured", "done",
+        "{done} parameters done",
+        "已完成 {done} 个参数",
     ),
     Piece(
         "states-paired-by-number", "",
@@ -52,8 +52,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("not-updated-between", "span", "not updated between {span}", "{span} 之间没有更新"),
     Piece(
         "weight-kept-twice", "path name twin",
-        '"{path}": {name} is {twin} once more, which the other checkpoint keeps once',
-        '"{path}"：{name} 与 {twin} 相同，另一个检查点只保存一份',
+        '"{path}" holds {twin} twice, also as {name}; the other checkpoint holds it once',
+        '"{path}" 把 {twin} 保存了两份，另一份名为 {name}；另一个检查点只保存一份',
     ),
     Piece(
         "shards-by-names-of-megatron", "count",
@@ -158,7 +158,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "flat-buffers-not-compared", "",
-        "the optimizer state of one side is flat buffers of its ranks (dp_reshardable), so it is compared with the same layout only",
+        "the optimizer state of one side consists of flat buffers of its ranks (dp_reshardable), so it is compared with the same layout only",
         "一侧的优化器状态是各 rank 的扁平缓冲区（dp_reshardable），只能与相同布局比对",
     ),
     Piece(

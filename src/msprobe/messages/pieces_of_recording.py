@@ -393,8 +393,8 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "without-compiled-autograd", "",
-        "recording does not step aside where compiled autograd is used",
-        "使用 compiled autograd 时采集不会让开",
+        "recording is not suspended where compiled autograd is used",
+        "使用 compiled autograd 时不会暂停采集",
     ),
     Piece(
         "without-waiting-for-collectives", "",
@@ -413,8 +413,8 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "torch-takes-no-kernels", "",
-        "does not take kernels in Python for all operators",
-        "不能为所有算子使用 Python 算子",
+        "does not allow Python implementations of all operators",
+        "不支持为所有算子注册 Python 实现",
     ),
     Piece(
         "torch-of-version-has-no", "version names",

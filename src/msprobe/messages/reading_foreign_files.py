@@ -71,6 +71,11 @@ MESSAGES: tuple[Message, ...] = (
         '"{named_by}" names the file {name!a}, which is not in its folder; nothing else is read. Put the file there.',
         '"{named_by}" 指出文件 {name!a}，但它不在其文件夹中；不读取其他位置。请把文件放到那里。', severity="error",
     ),
+    Message(
+        "F214", "file-is-empty", "error:files", "path",
+        '"{path}" is empty.',
+        '"{path}" 是空文件。', severity="error",
+    ),
 )
 PIECES: tuple[Piece, ...] = (
     Piece(
@@ -120,8 +125,8 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "pattern-text-too-long", "count",
-        "is not matched with a text of {count} letters",
-        "不与 {count} 个字符的文本匹配",
+        "is not applied to a text of {count} letters, which is too long",
+        "不用于 {count} 个字符的文本（过长）",
     ),
     Piece(
         "pattern-slow-for-text", "count",

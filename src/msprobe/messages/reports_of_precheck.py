@@ -83,7 +83,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P519", "no-gradient-to-results", "note:precheck", "",
-        "its backward was not compared: no gradient came to its results, as where there was none yet or they were written in place.",
+        "its backward was not compared: its results got no gradient (none was computed yet, or they were changed in place).",
         "没有比较其反向：其结果没有收到梯度，例如尚无梯度，或结果被原地写入。", severity="note",
     ),
     Message(
@@ -123,7 +123,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P527", "eager-not-repeatable", "note:precheck", "",
-        "run again in eager mode, it gives other results than in the training: it keeps state between passes, or draws from a generator, that cannot be put back.",
+        "run again in eager mode, its results differ from those in the training: it keeps state between passes, or uses a random generator, that cannot be reset.",
         "以 eager 再次执行的结果与训练中不同：它在各次执行之间保留了状态，或使用了无法复位的随机数生成器。", severity="note",
     ),
     Message(
@@ -194,8 +194,8 @@ MESSAGES: tuple[Message, ...] = (
 )
 
 PIECES: tuple[Piece, ...] = (
-    Piece("calls-checked-so-far", "number count", "APIs, {number} of {count}", "API，第 {number} 个，共 {count} 个"),
-    Piece("samples-checked-so-far", "number count", "samples, {number} of {count}", "样例，第 {number} 个，共 {count} 个"),
+    Piece("calls-checked-so-far", "", "calls", "调用"),
+    Piece("samples-checked-so-far", "", "samples", "样例"),
     Piece("check-had-control", "controls", "with the control {controls}", "使用对照 {controls}"),
     Piece("check-had-no-control", "", "without a control", "不使用对照"),
     Piece("choice-differs", "name values before", "{name} {values} (before: {before})", "{name} {values}（此前：{before}）"),

@@ -304,7 +304,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("keys-cached-before", "", "earlier keys of its requests were cached before the recording", "其请求较早的 key 在采集开始之前已缓存"),
     Piece("rows-unknown", "", "whose rows these are was not recorded", "没有采集各行属于哪个请求"),
     Piece("scale-unknown", "", "the trainer's attention does not say its scale", "训练侧的 attention 没有给出 scale"),
-    Piece("experts-equal", "", "two experts are equal within rounding at the edge of the router's choice", "router 的取舍处有两个专家在舍入误差内相等"),
+    Piece("experts-equal", "", "two experts are equal within rounding at the edge of the router's choice", "在 router 选择的边界上，两个专家在舍入误差内相等"),
     Piece("router-unknown", "", "the trainer has no router that is known", "训练侧没有已知的 router"),
     Piece("experts-take-other-inputs", "", "the trainer's experts take other inputs", "训练侧专家的输入不同"),
     Piece("experts-not-alone", "problem", "the trainer's experts cannot be called alone: {problem}", "训练侧的专家不能单独调用：{problem}"),

@@ -23,7 +23,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D704", "step-left-out", "cause:step_left_out", "side updates step other_side other_updates steps plural same_side other_steps",
-        "the {side} has {updates} optimizer steps in step {step}, the {other_side} {other_updates}, and {steps} step{plural} in all, the {same_side} {other_steps}: was the debugger's step() left out?",
+        "step {step} has {updates} optimizer steps in the {side} and {other_updates} in the {other_side}; of {steps} step{plural} in all, the {same_side} has {other_steps}: was the debugger's step() left out?",
         "{side}在 step {step} 中有 {updates} 次优化器更新，{other_side}有 {other_updates} 次，总 step 数为 {steps}，{same_side}为 {other_steps}：是否漏掉了调试器的 step()？",
     ),
     Message(

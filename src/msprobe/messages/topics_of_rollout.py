@@ -16,7 +16,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "rollout:order": Topic(
         meaning=("a response is compared with the numbers of a different response",
-            "一个回答与另一个回答的数值对应"),
+            "一个回答用了另一个回答的数值"),
         cause=("A batch is sorted, packed or balanced over ranks between the engine and the loss, and one column of it is not.",
             "在引擎与损失之间，批数据被排序、打包或在 rank 间均衡，而其中一列没有。"),
         advice=("Sort both by request and keep one order from the engine to the loss; until then each response is judged against its own tokens.",

@@ -322,7 +322,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "cause:cache_position": Topic(
         meaning=("keys and values are written to their cache, or read from it, one position away from where the reference does",
-            "键与值写入缓存或从缓存读出的位置与标杆侧相差一个"),
+            "键与值写入缓存或从缓存读出时，与标杆侧错开一个位置"),
         cause=("The position counts from 1 in place of 0, is advanced before the write in place of after it, or the newest token is left out of what is read.",
             "位置从 1 而不是 0 计数、在写入之前而不是之后前移，或读取时漏掉最新的 token。"),
         advice=("Write the keys and values of n tokens to positions p to p + n, read up to p + n, and advance p once after that; the same for the position ids.",
@@ -334,7 +334,7 @@ TOPICS: dict[str, Topic] = {
         cause=("Many small differences of one direction, or a difference below the resolution of statistics.",
             "许多同方向的小差异，或统计量分辨不出的差异。"),
         advice=("No single call stands out. Compare at a higher precision, or with whole tensors (task tensor), to see where the difference begins.",
-            "没有突出的调用。请以更高精度或完整张量（task tensor）比对，以看出差异从哪里进入。"),
+            "没有突出的调用。请以更高精度或完整张量（task tensor）比对，以看出差异从哪里开始。"),
     ),
     "cause:movement": Topic(
         meaning=("the optimizer moved weights differently, between two frameworks",

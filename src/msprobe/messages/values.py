@@ -73,7 +73,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D214", "outside-dtype-differs", "kind:dtype", "slot call candidate reference",
-        "{slot} of {call} comes from outside the recorded calls in {candidate}, in the reference in {reference}",
+        "{slot} of {call}, which comes from outside the recorded calls, is {candidate}; in the reference it is {reference}",
         "{call} 的 {slot} 来自未采集的代码，dtype 为 {candidate}，标杆侧为 {reference}",
     ),
     Message(
@@ -83,8 +83,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D216", "result-dtype-differs", "kind:dtype", "call slot candidate reference",
-        "{call} gives {slot} in {candidate}, in the reference in {reference}, from inputs of the same dtypes: autocast covers this call on one side only",
-        "{call} 的 {slot} 为 {candidate}，标杆侧为 {reference}，而输入的 dtype 相同：一侧的 autocast 范围更大",
+        "{call} gives {slot} in {candidate}, in the reference in {reference}, from inputs of the same dtypes, as where autocast covers this call on one side only",
+        "{call} 的 {slot} 为 {candidate}，标杆侧为 {reference}，而输入的 dtype 相同：例如 autocast 只在一侧覆盖了该调用",
     ),
     Message(
         "D217", "extra-random-call", "kind:structure", "call side other_call",

@@ -6,12 +6,16 @@ another language, :func:`code_of` and :func:`arguments_of` give what a program r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from msprobe.messages.entry import Entry, Language
+
+
+_IN_BRACKETS = re.compile(r" ?\(([^()]*)\)")
 
 
 class Wording(str):
@@ -146,8 +150,24 @@ def in_language(text: str, language: Language) -> str:
         else value
         for value in text.values
     ]
-    template = WORDS.get(text.template, text.template) if text.entry is None else text.entry.text(language)
+    template = _in_chinese(text.template) if text.entry is None else text.entry.text(language)
     return _filled(template, text.entry, values)
+
+
+#: What stands between values -> what Chinese has there; formats such as ``{:.0%}`` have no blank.
+_BETWEEN = ((", ", "，"), ("; ", "；"), (": ", "："), (". ", "。"), (" and ", " 和 "), (" or ", " 或 "))
+
+
+def _in_chinese(template: str) -> str:
+    """What is put around values and between them, as Chinese has it."""
+    from msprobe.messages.words import WORDS
+
+    if template in WORDS:
+        return WORDS[template]
+    chinese = _IN_BRACKETS.sub(r"（\1）", template)
+    for english, between in _BETWEEN:
+        chinese = chinese.replace(english, between)
+    return f"{chinese[:-1]}。" if chinese.endswith("}.") else chinese
 
 
 def code_of(text: str) -> tuple[str, str]:

@@ -23,10 +23,6 @@ WORDS: dict[str, str] = {
     "finding": "问题项",
     "usual cause": "常见原因",
     "means": "含义",
-    " ({})": "（{0}）",
-    "{}: ": "{0}：",
-    "({})": "（{0}）",
-    "{}: {}": "{0}：{1}",
     "it reaches rank {} through {}": "经 {1} 传到 rank {0}",
     "on rank {} the first call to compute with it is {}": "在 rank {0} 上最先用它计算的调用是 {1}",
     "step {}, {} of {}": "step {0}，第 {1} 个，共 {2} 个",
@@ -72,7 +68,6 @@ WORDS: dict[str, str] = {
     "the dump": "dump",
     "tensor files": "张量文件",
     "rows of tensors": "张量的行",
-    "{}.": "{0}。",
     "the last call": "最后一个调用",
     "; the program caught the error and went on": "；程序捕获了错误并继续运行",
     " and more": " 等",
@@ -247,13 +242,6 @@ WORDS: dict[str, str] = {
     "seen in the number of zeros; values would be a proof": "由零的个数得出；有数值才能确证",
     "1 rank": "1 个 rank",
     "{} ranks": "{0} 个 rank",
-    "1 pair of calls": "1 对调用",
-    "{} pairs of calls": "{0} 对调用",
-    "the same": "相同",
-    "within rounding": "舍入误差以内",
-    "explained by their inputs": "由输入差异引起",
-    "later steps are not compared: they only follow": "没有比对后续 step：它们只是受其影响",
-    "loss, gradients and weights are the same": "损失、梯度和权重相同",
     "placements of DTensors": " DTensor 的 placement",
     "the annotation file": "标注文件",
     "shapes and values": " shape 与数值",
@@ -380,8 +368,4 @@ WORDS: dict[str, str] = {
     "the engine ray needs": "引擎 ray 需要",
     "the pass of a module": "模块的一次执行",
     "outside of all modules": "不在任何模块中",
-} | PHRASES | {
-    english.join(["{}"] * count): chinese.join(f"{{{number}}}" for number in range(count))
-    for english, chinese in ((", ", "，"), ("; ", "；"))
-    for count in range(2, 12)
-}
+} | PHRASES

@@ -8,7 +8,7 @@ from msprobe.messages.entry import Message, Piece
 MESSAGES: tuple[Message, ...] = (
     Message(
         "S201", "files-not-waited-for", "error:dump", "kind error",
-        "Files are not waited for any more: {kind}: {error}",
+        "msprobe no longer waits until files are on the disk: {kind}: {error}",
         "不再等待文件落盘，{kind}：{error}", severity="error",
     ),
     Message(
@@ -73,13 +73,13 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "S214", "rows-missing", "error:dump", "path",
-        '"{path}" does not have all rows that the dump names: it is missing, or cut off. What needs these rows is not judged.',
-        '"{path}" 没有 dump 列出的全部行：文件缺失或被截断。不判定需要这些行的内容。', severity="warning",
+        '"{path}" does not have all rows of statistics that the dump names: it is missing, or cut off. What needs these rows is not judged.',
+        '"{path}" 没有 dump 列出的全部统计量行：文件缺失或被截断。不判定需要这些行的内容。', severity="warning",
     ),
     Message(
         "S215", "rows-unreadable", "error:dump", "path reason",
-        '"{path}" is no readable file of rows: {reason}. Nothing of it is used.',
-        '"{path}" 不是可读的行文件：{reason}。不使用其中任何内容。', severity="warning",
+        '"{path}" is no readable file of statistics: {reason}. Nothing of it is used.',
+        '"{path}" 不是可读的统计量文件：{reason}。不使用其中任何内容。', severity="warning",
     ),
     Message(
         "S216", "tensor-not-written", "error:dump", "name problem",

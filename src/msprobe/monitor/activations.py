@@ -8,8 +8,8 @@ from typing import Any
 from msprobe.capture.events import Gradient, ModulePass
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.records import parts_of
-from msprobe.monitor.gathering import Cells
-from msprobe.monitor.state import State
+from msprobe.monitor.gathering import TensorCells
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedModule
 
 _DEPTH = 8
@@ -30,7 +30,7 @@ class _Pass:
         self.arguments: dict[str, str] = {}
         self.results: dict[str, str] = {}
         # The gradients that came: end of the row's name -> cells.
-        self.found: dict[str, Cells] = {}
+        self.found: dict[str, TensorCells] = {}
 
 
 class Activations(Observer):
@@ -38,7 +38,7 @@ class Activations(Observer):
 
     is_careful = True
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConfiguredState) -> None:
         self.state = state
         framework = self._framework = state.framework
         self._tensor, self._unwatched, self._repeats = framework.tensor, framework.unwatched, framework.repeats
@@ -46,7 +46,7 @@ class Activations(Observer):
         directions = ["forward"] + (["backward"] if config.backward else [])
         modules = ["*"] if state.config.all_modules else [_exactly(path) for path in state.watched.paths()]
         self.wants = Wants(kinds=("pass",), modules=modules, directions=directions)  # type: ignore[arg-type]
-        self._running: dict[str, list[tuple[_Pass | None, list[tuple[str, Cells]]]]] = {}
+        self._running: dict[str, list[tuple[_Pass | None, list[tuple[str, TensorCells]]]]] = {}
         # Passes of this step by (key, number), as long as gradients may come; those of which some came, in order.
         self._passes: dict[tuple[str, int], _Pass] = {}
         self._came: dict[_Pass, None] = {}
@@ -83,7 +83,7 @@ class Activations(Observer):
             self._trains[stage] = trains
             self._micro_steps[stage, trains] = self._micro_steps.get((stage, trains), -1) + 1
         measured = key in state.watched.measured
-        kept: list[tuple[str, Cells]] = []
+        kept: list[tuple[str, TensorCells]] = []
         entry: _Pass | None = None
         if module is not None and measured and not is_evaluated:
             name, micro_step = self._place(key, module, trains, repeats)
@@ -201,10 +201,10 @@ class Activations(Observer):
         self._came.clear()
 
 
-_NOT_RECORDED: list[tuple[str, Cells]] = []
+_NOT_RECORDED: list[tuple[str, TensorCells]] = []
 
 
-def _nothing(state: State) -> Cells:
+def _nothing(state: ConfiguredState) -> TensorCells:
     return state.meter.nothing()
 
 

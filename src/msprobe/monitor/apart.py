@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from msprobe.messages import said
 from msprobe.monitor.sketch import Sketch
 
 #: Channel -> quantity, name, distance relative to the size of what is compared.
@@ -62,7 +63,7 @@ def distances_of(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> D
     apart[(first == second) | (np.isinf(first) & np.isinf(second))] = 0.0
     apart[np.isnan(apart)] = np.inf
     for group, (norm, projection) in zip(same, apart.tolist(), strict=True):
-        found[group, 0] = (group.quantity, f"norm of {group}", norm)
+        found[group, 0] = (group.quantity, said("norm-of", str(group)), norm)
         found[group, 1] = (group.quantity, str(group), projection)
     return found
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.events import Kind
+from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.foreign.patterns import compile_pattern
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 
-_KINDS: frozenset[Kind] = frozenset(("collective",))
+_KINDS: frozenset[EventKind] = frozenset(("collective",))
 
 
 class Collectives(Observer):
@@ -20,7 +20,7 @@ class Collectives(Observer):
     is_careful = True
     wants = Wants(kinds=_KINDS)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConfiguredState) -> None:
         self.state = state
         self._lines = [compile_pattern(line, "cc_distribution").compiled for line in state.config.cc_distribution.lines]
         # Operation -> the stacks that it was called from, for `cc_log_only`.

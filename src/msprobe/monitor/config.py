@@ -27,7 +27,7 @@ from msprobe.config.declared import (
     wrong,
 )  # fmt: skip
 from msprobe.config.jsonc import Document, parse
-from msprobe.config.mistakes import Mistake, Source, did_you_mean, raise_in_one_line, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, did_you_mean, raise_in_one_line, shown
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import PatternError, compile_pattern
 from msprobe.messages import joined, said
@@ -117,7 +117,7 @@ def _timestamps(value: tuple[str, ...]) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class Communication:
     """Section ``cc_distribution``: which collectives are measured. ``lines``: regular expressions, one of which has to
-    be found in the call stack; empty: all. ``before``: also what goes in. ``log_only``: name the stacks, and stop.
+    be found in the call stack; empty: all. ``before``: also the inputs. ``log_only``: name the stacks, and stop.
     """
 
     __pydantic_config__ = Declared.model_config
@@ -317,7 +317,9 @@ def from_object(text: dict[str, Any], where: str) -> MonitorConfig:
 
 def _read(document: Document, where: str) -> MonitorConfig:
     warnings: list[str] = []
-    read = read_declared(MonitorConfig, Source(where, document, {}), "it", unknown="outer ignored", context=warnings)
+    read = read_declared(
+        MonitorConfig, ConfigSource(where, document, {}), "it", unknown="outer ignored", context=warnings
+    )
     config: MonitorConfig | None = read.value
     if config is not None and config.forward_only and config.backward_only:
         warnings.append(said("both-passes-excluded"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.monitor.csv_files import Table
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
@@ -199,5 +199,5 @@ def _spans(steps: Sequence[int]) -> str:
             spans[-1][1] = step
         else:
             spans.append([step, step])
-    shown = [str(a) if a == b else f"{a} to {b}" for a, b in spans[:_MOST_NAMED]]
-    return ", ".join(shown) + (", ..." if len(spans) > _MOST_NAMED else "")
+    shown = [str(a) if a == b else said("numbers-from-to", a, b) for a, b in spans[:_MOST_NAMED]]
+    return joined(", ", shown) + (", ..." if len(spans) > _MOST_NAMED else "")

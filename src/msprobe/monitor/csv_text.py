@@ -12,7 +12,7 @@ LAST_COLUMNS = ("shape", "dtype")
 #: The quantity that scalars of a step are written as: one row each, its number in the column ``value``.
 SCALARS = "scalars"
 
-# Nine significant digits tell any two numbers of float32 apart.
+# Nine significant digits distinguish any two numbers of float32.
 _SIGNIFICANT = "%.9g"
 _MOST_CONSTANT_PARTS = 100_000
 

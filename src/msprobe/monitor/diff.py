@@ -31,7 +31,7 @@ _BEHIND = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunDifference:
     """``found``: the first bad step of the earliest rank, ``rank``; None if no rank has one in what was compared.
     ``ranks``, ``steps``: how many were compared; ``first``: the first of the steps. ``by_sketches``: False where csv
     files were read.
@@ -57,7 +57,7 @@ class Difference:
         return Coverage({"ranks": self.ranks, "steps": self.steps}, tuple(NotRead(what, why) for what, _, why in parts))
 
 
-def diff(first: StrPath, second: StrPath) -> Difference:
+def diff(first: StrPath, second: StrPath) -> RunDifference:
     """Compare the runs that both have: of the same rank, and of the same monitor where a rank has several. Sketches are
     read where both runs have them, else the csv files.
 
@@ -104,9 +104,9 @@ def diff(first: StrPath, second: StrPath) -> Difference:
     ranks = len({pair.rank for pair in pairs})
     ends = _ends(lasts)
     if not results:
-        return Difference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, "", tuple(unread))
+        return RunDifference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, "", tuple(unread))
     pair, earliest = min(results, key=lambda one: one[1].step)
-    return Difference(earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, tuple(unread))
+    return RunDifference(earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, tuple(unread))
 
 
 def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.operators import Operators
 
 #: Environment variable: tensors of the host are treated as those of a device. For tests of that way.
@@ -16,16 +16,16 @@ Named = list[tuple[str, Any]]
 
 
 class Meter(Protocol):
-    """Gives each tensor its :class:`Cells`, with the values or with values that come when they are collected."""
+    """Gives each tensor its :class:`TensorCells`, with the values or with values that come when they are collected."""
 
     @property
     def operators(self) -> Operators:
         """What is computed."""
 
-    def nothing(self) -> Cells:
+    def nothing(self) -> TensorCells:
         """For what is no tensor."""
 
-    def measure(self, tensor: Any) -> Cells:
+    def measure(self, tensor: Any) -> TensorCells:
         """The statistics of a tensor as it is now. Raises what the framework raises for what cannot be read."""
 
     def collect(self) -> Callable[[], None]:

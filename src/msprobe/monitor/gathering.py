@@ -10,7 +10,7 @@ from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.operators import Value
 
 
-class Cells:
+class TensorCells:
     """The measured statistics of one tensor; ``values`` is None as long as they are on their way from a device."""
 
     __slots__ = ("dtype", "shape", "values")
@@ -28,7 +28,7 @@ class Gathering:
         self.step = step
         self.ops = tuple(ops)
         # quantity -> (stage, name) -> its measurements in this step: (micro step, cells).
-        self._found: dict[Quantity, dict[tuple[int, str], list[tuple[int | None, Cells]]]] = {}
+        self._found: dict[Quantity, dict[tuple[int, str], list[tuple[int | None, TensorCells]]]] = {}
         # Names whose measurements of a step become one row.
         self._merged: set[tuple[int, str]] = set()
         self.columns: dict[Quantity, tuple[str, ...]] = {}
@@ -38,7 +38,7 @@ class Gathering:
         self._parts: dict[str, list[Any]] = {}
         self.batch = ""
 
-    def add(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
+    def add(self, quantity: Quantity, stage: int, name: str, cells: TensorCells, micro_step: int | None = None) -> None:
         """One tensor more. Rows come in the order in which their names did, those of one name together."""
         names = self._found.get(quantity)
         if names is None:
@@ -49,7 +49,7 @@ class Gathering:
         else:
             found.append((micro_step, cells))
 
-    def put(self, quantity: Quantity, stage: int, name: str, cells: Cells, micro_step: int | None = None) -> None:
+    def put(self, quantity: Quantity, stage: int, name: str, cells: TensorCells, micro_step: int | None = None) -> None:
         """The same, in place of what this name had in this micro step."""
         found = self._found.setdefault(quantity, {}).setdefault((stage, name), [])
         found[:] = [one for one in found if one[0] != micro_step]
@@ -65,7 +65,7 @@ class Gathering:
         if not names:
             self._found.pop(quantity, None)
 
-    def merge(self, quantity: Quantity, stage: int, name: str, cells: Cells) -> None:
+    def merge(self, quantity: Quantity, stage: int, name: str, cells: TensorCells) -> None:
         """The same; all of a name in this step become one row."""
         self._merged.add((stage, name))
         self.add(quantity, stage, name, cells)
@@ -106,7 +106,7 @@ class Gathering:
         return StepMetrics(self.step, self.ops, rows, dict(self.columns), {**summed, **self.scalars}, self.batch)
 
 
-def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[Cells]) -> Row:
+def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[TensorCells]) -> Row:
     values = tuple(
         _together(op, [cells.values[place] for cells in found if cells.values is not None])
         for place, op in enumerate(ops)

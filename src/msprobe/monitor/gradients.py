@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.capture.events import Kind
+from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedParameter
 
 
@@ -18,7 +18,7 @@ class UnreducedGradients(Observer):
 
     is_careful = True
 
-    def __init__(self, state: State, kind: Kind) -> None:
+    def __init__(self, state: ConfiguredState, kind: EventKind) -> None:
         self.state = state
         # All modules by name: without one, the model itself is left out, and with it the parameters that it owns.
         self.wants = Wants(kinds=(kind,), modules=("*",))

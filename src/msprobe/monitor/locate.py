@@ -37,7 +37,7 @@ _LOOKED_BACK = 24
 # and Adam makes steps of full size of gradients that are nothing but rounding (bench/monitor/localise.py).
 _ROUNDING = 1e-6
 _ROUNDING_OF = {"update": 1e-3}
-# A training that computes in half precision differs by what its type can tell apart, the distance from 1 to the next
+# A training that computes in half precision differs by what its type can distinguish, the distance from 1 to the next
 # number: healthy pairs with another kernel were 0.024 apart at most where 0.002 was usual before.
 HALF = {name: EPSILON[name] for name in ("bfloat16", "float16")}
 _SEVERAL = 3

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe import log
-from msprobe.capture.events import Kind
+from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.foreign.nearest import near_words
 from msprobe.messages import Wording, joined, said
@@ -18,11 +18,11 @@ from msprobe.monitor.framework import Framework
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.steps import Groups, Optimizers, OptimizerSteps
 from msprobe.monitor.structure import Stacks, Structure
 
-_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+_KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 _MOST_SHOWN = 5
 
 
@@ -46,7 +46,7 @@ class Watch:
     ) -> None:
         self.config = config
         self.models = models
-        self.state = State(framework, config, models, micro_steps)
+        self.state = ConfiguredState(framework, config, models, micro_steps)
         self.structure: Structure | None = None
         self.collectives: Collectives | None = None
         self.stacks: Stacks | None = None
@@ -72,8 +72,8 @@ class Watch:
     @property
     def is_a_look(self) -> bool:
         """True if the training is to be stopped when it has been looked at once."""
-        tells_stacks = self.collectives is not None and self.config.cc_distribution.log_only
-        return self.config.print_struct is True or tells_stacks
+        prints_stacks = self.collectives is not None and self.config.cc_distribution.log_only
+        return self.config.print_struct is True or prints_stacks
 
     def start_again(self, event: Any) -> None:
         """What was measured so far in this step is of no step: the next batch begins it anew."""
@@ -198,7 +198,7 @@ class _Begin(Observer):
     is_careful = True
     wants = Wants(kinds=_KINDS)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConfiguredState) -> None:
         self.state = state
 
     def step_begin(self, event: Any) -> None:

@@ -3,7 +3,7 @@
 Between backward and step the gradients of all tensors are treated alike (averaged, unscaled, clipped), so the factor
 between reduced and unreduced norm is the same for all tensors. What a step does to weights follows from the gradients:
 weights part no further than gradients have. In the first steps both runs have the same weights, so gradients are apart
-by what their type can tell, and no more.
+by what their type can say, and no more.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
         least_steady = max(_LEAST_STEADY, _TIMES_STEADY * rounding)
         ratios = np.array([_log_ratios(ours, theirs, names) for ours, theirs in pairs])
         sizes = [_sizes(ours, names) for ours, _ in pairs]
-        tells = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
+        is_informative = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
         for begin in range(len(ratios) - _STEADY + 1):
             now = ratios[begin : begin + _STEADY]
             before = np.abs(ratios[max(0, begin - _LOOKED_BACK) : begin])
@@ -161,7 +161,7 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
             with np.errstate(all="ignore"):
                 steady = (np.abs(np.sign(now).sum(axis=0)) == _STEADY) & (least > limit)
                 steady &= least > 0.1 * np.abs(now).max(axis=0)
-                steady &= tells[begin : begin + _STEADY].all(axis=0)
+                steady &= is_informative[begin : begin + _STEADY].all(axis=0)
             at = [int(one) for one in np.flatnonzero(steady)]
             if at:
                 at.sort(key=lambda one: -float(least[one]))

@@ -12,7 +12,7 @@ from msprobe.monitor.operators import Operators
 from msprobe.monitor.watched import Watched
 
 
-class State:
+class ConfiguredState:
     """Of one configuration: a changed one gets a new state."""
 
     def __init__(self, framework: Framework, config: MonitorConfig, models: Sequence[Any], micro_steps: int) -> None:

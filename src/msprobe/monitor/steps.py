@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 from msprobe import log
-from msprobe.capture.events import Kind
+from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
 from msprobe.messages import said
 from msprobe.monitor.framework import Framework
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedParameter
 
-_KINDS: frozenset[Kind] = frozenset(("optimizer",))
+_KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 #: The moments that are measured.
 MOMENTS: tuple[Literal["exp_avg", "exp_avg_sq"], ...] = ("exp_avg", "exp_avg_sq")
 
@@ -71,7 +71,7 @@ class OptimizerSteps(Observer):
 
     def __init__(
         self,
-        state: State,
+        state: ConfiguredState,
         optimizers: Optimizers,
         groups: Groups,
         unreduced: UnreducedGradients | None,
@@ -167,20 +167,20 @@ class OptimizerSteps(Observer):
                     state.gathering.add("state", stage, name, state.meter.measure(tensor))
 
     def _measure_updates(self) -> None:
-        """What the step has changed each weight by, where the optimizer tells how it steps."""
+        """What the step has changed each weight by, where the optimizer says how it steps."""
 
     # ---------------------------------------------------------------- one tensor
 
     def _add(self, quantity: Quantity, one: WatchedParameter, tensor: Any) -> None:
         state = self.state
-        cells: Cells | None = None
+        cells: TensorCells | None = None
         if tensor is not None and 0 not in tensor.shape:
             cells = state.meter.measure(tensor)
         cells = self._whole(one, tensor, cells)
         if cells is not None:
             state.gathering.add(quantity, one.stage, one.name, cells)
 
-    def _whole(self, one: WatchedParameter, tensor: Any, cells: Cells | None) -> Cells | None:
+    def _whole(self, one: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
         """The cells of the whole tensor, where this rank has measured a part of it."""
         return cells
 
@@ -199,7 +199,7 @@ class OptimizerSteps(Observer):
             if agreement is None:
                 return
             share = (agreement + 1) / 2
-        cells = Cells((share,) * len(self.state.operators.names), tuple(gradient.shape), str(gradient.dtype))
+        cells = TensorCells((share,) * len(self.state.operators.names), tuple(gradient.shape), str(gradient.dtype))
         self.state.gathering.add("other", one.stage, one.name, cells)
 
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from msprobe.capture.events import Direction, Gradient, Kind, OptimizerStep
+from msprobe.capture.events import Direction, EventKind, Gradient, OptimizerStep
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 
-_KINDS: frozenset[Kind] = frozenset(("pass",))
+_KINDS: frozenset[EventKind] = frozenset(("pass",))
 _FORWARD: frozenset[Direction] = frozenset(("forward",))
 
 
@@ -22,9 +22,9 @@ class Structure(Observer):
     """Notes containers, shapes and types of the first pass of each module."""
 
     is_careful = True
-    wants = Wants(kinds=frozenset[Kind](("pass", "optimizer")), modules=("*",))
+    wants = Wants(kinds=frozenset[EventKind](("pass", "optimizer")), modules=("*",))
 
-    def __init__(self, state: State, over: Callable[[Any], None] | None) -> None:
+    def __init__(self, state: ConfiguredState, over: Callable[[Any], None] | None) -> None:
         """``over``: called when the optimizer has stepped, if the training goes on then."""
         self.state = state
         self._over = over
@@ -95,7 +95,7 @@ class Stacks(Observer):
     is_careful = True
     wants = Wants(kinds=_KINDS, modules=("*",), directions=_FORWARD)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConfiguredState) -> None:
         self.state = state
         # In the order in which the modules returned.
         self.found: dict[str, tuple[str, ...]] = {}

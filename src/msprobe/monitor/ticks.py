@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from msprobe.capture.events import Direction, Kind
+from msprobe.capture.events import Direction, EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
 from msprobe.monitor.ends import is_skipped
@@ -40,7 +40,7 @@ class Ticks(Observer):
     """Says when a step is over: has the configuration changed, and is the next step to be recorded?"""
 
     is_careful = True
-    wants = Wants(kinds=frozenset[Kind](("optimizer",)))
+    wants = Wants(kinds=frozenset[EventKind](("optimizer",)))
 
     def __init__(self, monitor: Ticking) -> None:
         self._monitor = monitor
@@ -62,7 +62,7 @@ class Passes(Observer):
     """Says when a pass of a whole model begins."""
 
     is_careful = True
-    wants = Wants(kinds=frozenset[Kind](("pass",)), modules=("root",), directions=_FORWARD)
+    wants = Wants(kinds=frozenset[EventKind](("pass",)), modules=("root",), directions=_FORWARD)
 
     def __init__(self, monitor: Ticking) -> None:
         self._monitor = monitor

@@ -185,8 +185,9 @@ class Monitor:
 
     @answers_user
     def note(self, batch: str = "", **numbers: float) -> None:
-        """Tell numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
-        rules and reports have them beside what is measured. ``batch``: a text that tells the step's data from others.
+        """Note numbers of the step that runs now, as ``note(loss=loss.item())``, before the optimizer steps: files,
+        rules and reports have them beside what is measured. ``batch``: a text that distinguishes the step's data from
+        others.
         """
         watch = self._watch
         if watch is not None:

@@ -42,7 +42,7 @@ _WANTED = ("grad_reduced", "grad_unreduced", "actv", "param_updated", "param_ori
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RankState:
     """What the files of one rank say now. ``changed``: seconds since one was written."""
 
     run: RunFolder
@@ -109,7 +109,7 @@ def spark(
     return "".join(bar if known else " " for bar, known in zip(bars, there, strict=True))
 
 
-def _state(run: RunFolder) -> State:
+def _state(run: RunFolder) -> RankState:
     tables = {}
     last: float | None = None
     for quantity, files in quantities_of(run.path).items():
@@ -139,10 +139,10 @@ def _state(run: RunFolder) -> State:
             found = None if quantity in tables else read_trend(run, quantity, _LAST_STEPS)
             if found is not None and len(found):
                 tables[quantity] = found
-    return State(run, tables, None if last is None else max(0.0, time.time() - last))
+    return RankState(run, tables, None if last is None else max(0.0, time.time() - last))
 
 
-def _ranks(states: Sequence[State]) -> Grid:
+def _ranks(states: Sequence[RankState]) -> Grid:
     grid = Grid(box=None, pad_edge=False)
     for name in ("rank", "last-step", "written", "gradient-norm", "loss", "run"):
         _add_column(grid, name, is_left=name == "run")
@@ -174,7 +174,7 @@ def _curves(curves: Sequence[Curve]) -> Grid:
     return grid
 
 
-def _tensors(state: State, top: int) -> RenderableType:
+def _tensors(state: RankState, top: int) -> RenderableType:
     """The tensors whose last value is furthest from what it was before."""
     series = next((found for name in _WANTED if (found := _norms(state.tables.get(name))) is not None), None)
     if series is None:

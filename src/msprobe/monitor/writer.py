@@ -222,7 +222,7 @@ class Writer:
                 for sink in first if metrics is not None else ():
                     self._ask(sink, lambda sink=sink: sink.write(metrics))  # type: ignore[misc]
         except Exception as problem:
-            log.once(("monitor", "measured"), "error", said("monitored-step-unreadable", _told(problem)))
+            log.once(("monitor", "measured"), "error", said("monitored-step-unreadable", _reason(problem)))
             metrics = None
         with self._changed:
             self._settled += 1
@@ -241,12 +241,12 @@ class Writer:
             self._dropped += 1
             self._sinks = [other for other in self._sinks if other is not sink]
             log.error(
-                said("sink-given-up", type(sink).__name__, _told(problem), "" if self._sinks else ", unmonitored")
+                said("sink-given-up", type(sink).__name__, _reason(problem), "" if self._sinks else ", unmonitored")
             )
             with contextlib.suppress(Exception):
                 sink.close()
 
 
-def _told(problem: Exception) -> str:
+def _reason(problem: Exception) -> str:
     text = problem.message if isinstance(problem, MsprobeError) else f"{type(problem).__name__}: {problem}"
     return text if text.endswith(".") else f"{text}."

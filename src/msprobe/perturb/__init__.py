@@ -1,4 +1,4 @@
 """The free benchmark: calls are made a second time with slightly other inputs, more precisely, or on the CPU, and
-whose result reacts too strongly is told. A listener; what is not of a framework is here, the rest in ``torch`` and
+whose result reacts too strongly is reported. A listener; what is not of a framework is here, the rest in ``torch`` and
 ``mindspore``.
 """

@@ -8,9 +8,9 @@ import numpy as np
 
 from msprobe.config.settings import NoiseKind, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Difference, Limits, Reactions
+from msprobe.perturb.framework import Limits, Reactions, TensorDistance
 from msprobe.perturb.thresholds import noise_of
-from msprobe.signed_errors import Result, judge_signed
+from msprobe.signed_errors import CheckedResult, judge_signed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -85,18 +85,18 @@ def exchanged(own: Array, axis: int | None) -> Any:
     return found
 
 
-def compare(own: Array, other: Array, limits: Limits) -> Difference:
+def compare(own: Array, other: Array, limits: Limits) -> TensorDistance:
     """By the ratio of magnitudes."""
     if own.shape != other.shape:
         raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
     if own.dtype.kind == "b" or not own.size or np.array_equal(own, other):
-        return Difference(True)
+        return TensorDistance(True)
     mismatch, flips, ratio, a, b = _elements(_wide(own), _wide(other), limits.floor)
     bad = (ratio > limits.ratio) | mismatch | flips
     word = "nan_mismatch" if mismatch.any() else "symbol_flipping" if flips.any() else ""
     worst = float(ratio.max())
     mean = float((np.abs(a - b) / np.maximum(np.abs(a), limits.floor)).mean())
-    return Difference(not word and worst <= limits.ratio, worst, word, mean, float(bad.mean()))
+    return TensorDistance(not word and worst <= limits.ratio, worst, word, mean, float(bad.mean()))
 
 
 def is_explained(own: Array, other: Array, limits: Limits, reactions: Reactions) -> bool:
@@ -136,7 +136,7 @@ def goes_one_way(own: Array, reactions: Reactions) -> str:
     epsilon = 2 * reactions.unit
     units = np.exp2(np.floor(np.log2(np.maximum(np.abs(base), np.finfo(np.float32).tiny)))) * epsilon
     typical = float(np.sqrt(np.mean(np.square(base)))) * epsilon / 8
-    found = judge_signed(Result(base, errors, units, np.maximum(np.maximum(units, answer), typical), epsilon))
+    found = judge_signed(CheckedResult(base, errors, units, np.maximum(np.maximum(units, answer), typical), epsilon))
     return found.message if found.status != "pass" else ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import log
-from msprobe.capture.events import Call, Direction, Kind, Step
+from msprobe.capture.events import Call, Direction, EventKind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
 from msprobe.messages import said, text_of
@@ -74,7 +74,7 @@ class Bench:
     def wants(self, directions: Sequence[Direction]) -> Wants:
         """For the listener. What an optimizer calls in its step is not looked at, so steps are wanted, too."""
         names = self.calls.patterns()
-        kinds = frozenset[Kind](("call", "optimizer"))
+        kinds = frozenset[EventKind](("call", "optimizer"))
         return Wants(kinds=kinds, names=(*names, "Optimizer.*") if names else (), directions=directions)
 
     # ---------------------------------------------------------------- steps

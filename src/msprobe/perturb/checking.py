@@ -9,9 +9,9 @@ from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Difference, Framework, Invocation, Limits
+from msprobe.perturb.framework import Framework, Invocation, Limits, TensorDistance
 from msprobe.perturb.judging import Judge, Run
-from msprobe.perturb.operators import Exchange
+from msprobe.perturb.operators import ElementExchange
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import NotPerturbedError, SecondRuns, expected
@@ -42,7 +42,7 @@ class Question:
 class Deviation:
     """A result that differs. ``index``: which of several; ``own``: it; ``reason``: why it is not judged."""
 
-    difference: Difference
+    difference: TensorDistance
     index: int | None
     own: Any
     verdict: Verdict
@@ -66,7 +66,7 @@ class Checks:
         self.framework = framework
         self.settings = settings
         self.preheat = preheat
-        #: Is told of each call that is run on the CPU to learn from: key, number, how many there are.
+        #: Is notified of each call that is run on the CPU to learn from: key, number, how many there are.
         self.on_sample: Callable[[str, int, int], None] = lambda key, number, total: None
         self.seconds = SecondRuns(framework, settings)
         self._explained: dict[tuple[str, str, int], _Explained] = {}
@@ -99,7 +99,9 @@ class Checks:
                 found.append(deviation)
         return found
 
-    def _exchanged_gradients(self, exchange: Exchange, own: Sequence[Any], places: Sequence[LeafPath]) -> Sequence[Any]:
+    def _exchanged_gradients(
+        self, exchange: ElementExchange, own: Sequence[Any], places: Sequence[LeafPath]
+    ) -> Sequence[Any]:
         """Where a result stays the same, the gradients of what was exchanged are exchanged."""
         if exchange.result != "same":
             raise NotPerturbedError(said("exchange-gradients-unknown"))
@@ -148,7 +150,7 @@ class Checks:
             )
         return Deviation(difference, index, own, verdict, condition, reason)
 
-    def _was_explained(self, place: tuple[str, str, int], difference: Difference) -> bool:
+    def _was_explained(self, place: tuple[str, str, int], difference: TensorDistance) -> bool:
         """True if as much was explained in a step before, where it did not come too long ago: judging takes as long as
         several runs.
         """
@@ -199,10 +201,10 @@ def _is_same_number(own: float, other: Any, near: float) -> bool:
     return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other, rel_tol=near)
 
 
-def _of_numbers(own: float, other: float) -> Difference:
+def _of_numbers(own: float, other: float) -> TensorDistance:
     if math.isfinite(own) != math.isfinite(other):
-        return Difference(False, word="nan_mismatch", bad_ratio=1.0)
+        return TensorDistance(False, word="nan_mismatch", bad_ratio=1.0)
     if own * other <= 0:
-        return Difference(False, word="symbol_flipping", bad_ratio=1.0)
+        return TensorDistance(False, word="symbol_flipping", bad_ratio=1.0)
     ratio = max(own / other, other / own)
-    return Difference(False, ratio, mean_rel=ratio - 1, bad_ratio=1.0)
+    return TensorDistance(False, ratio, mean_rel=ratio - 1, bad_ratio=1.0)

@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDistance:
     """How far two tensors are apart. ``ratio``: the greatest; ``word``: in its place, ``symbol_flipping`` or
     ``nan_mismatch``; empty otherwise.
     """
@@ -84,7 +84,7 @@ class Framework(Protocol):
         """Whatever draws random numbers in it, the program draws those that it would have drawn."""
 
     def is_in_optimizer(self) -> bool:
-        """True if it is the code of an optimizer that makes the call which is told of, and no closure of the program's.
+        """True if it is the code of an optimizer that makes the call that is reported, and no closure of the program's.
         Asked in a step of an optimizer alone.
         """
 
@@ -125,7 +125,7 @@ class Framework(Protocol):
         """The same memory, without the graph."""
 
     def twin(self, tensor: Any) -> Any:
-        """A copy that a kernel cannot tell from the tensor: same strides, same alignment."""
+        """A copy that a kernel cannot say from the tensor: same strides, same alignment."""
 
     def cast(self, tensor: Any, dtype: str) -> Any:
         """A copy of this type."""
@@ -192,10 +192,10 @@ class Framework(Protocol):
     def unit(self, tensor: Any) -> float:
         """What one rounding changes at most where this result was computed, relative."""
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> Difference:
+    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
         """How far apart they are, where ``own`` counts in the type of ``other``."""
 
-    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> Difference:
+    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
         """Against what the CPU computed."""
 
     def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:

@@ -28,13 +28,13 @@ class ChosenCalls:
         self._decided: dict[str, bool] = {}
         #: The keys of all calls that were made, wanted or not.
         self.met: set[str] = set()
-        # Of the APIs that were told of, the greatest number of a call; and what of the settings has found something.
+        # Of the APIs that were reported, the greatest number of a call; and what of the settings has found something.
         self._last: dict[str, int] = {}
         self._matched: set[str] = set()
 
     def patterns(self) -> tuple[str, ...]:
         """What to ask the bus for; empty: all calls. For ``scope`` all calls of its APIs, as a number that was not
-        reached is told with those that were.
+        reached is reported with those that were.
         """
         if self.settings.scope:
             keys = (_key_of(name.removesuffix(self._suffix)) for name in self.settings.scope)

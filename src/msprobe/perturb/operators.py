@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# Made again they communicate twice, or tell nothing: they choose at random, make or move memory, or change what a
+# Made again they communicate twice, or say nothing: they choose at random, make or move memory, or change what a
 # tensor is. Names with `empty` in them give memory that nobody has written.
 _NEVER = frozenset(
     "bernoulli bernoulli_ multinomial normal normal_ poisson uniform_ random_ exponential_ geometric_ log_normal_"
@@ -29,7 +29,7 @@ _NEVER_BEGIN = (
     "kaiming_",
     "xavier_",
 )
-# Operators by their full name are what a mode of the program passes on, of calls that are told of besides.
+# Operators by their full name are what a mode of the program passes on, of calls that are reported besides.
 _NEVER_KEYS = ("Distributed.", "Optimizer.", "Compiled.", "Jit.", "Kernel.", "Ops.aten_", "Ops.aten.", "Aten.")
 # Names that end so and write nothing.
 _NOT_IN_PLACE = re.compile(r"__\w+__$")
@@ -48,7 +48,7 @@ def is_left_out(key: str) -> bool:
 
 
 def writes(key: str, kwargs: Mapping[str, Any]) -> bool:
-    """True if the call changes what it is given, as its name and words tell: its arguments are copied before it."""
+    """True if the call changes what it is given, as its name and words say: its arguments are copied before it."""
     # An embedding with a greatest norm scales its weight.
     if kwargs.get("out") is not None or kwargs.get("inplace") is True or kwargs.get("max_norm") is not None:
         return True
@@ -67,7 +67,7 @@ def seeks_equals(key: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ElementExchange:
     """What to exchange, and what of the result has to be the same then.
 
     ``places``: which tensor, by its position among the arguments, along which axis (None: first and last element as a
@@ -99,7 +99,9 @@ _CUMULATIVE = frozenset("cumsum cumprod logcumsumexp".split())
 _AXES = ("dim", "axis")
 
 
-def exchange_of(key: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks: Sequence[int]) -> Exchange | None:
+def exchange_of(
+    key: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks: Sequence[int]
+) -> ElementExchange | None:
     """How two elements of the inputs can be exchanged so that it is known what comes of it; None if that is not known.
 
     ``ranks``: the number of dimensions of each positional argument, -1 for what is no tensor.
@@ -113,17 +115,19 @@ def exchange_of(key: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks:
         axis = _axis(args, kwargs, 1)
         if not isinstance(axis, int) or isinstance(axis, bool):
             return None
-        return Exchange(((0, axis),), "permuted" if name in _ALONG else "last")
+        return ElementExchange(((0, axis),), "permuted" if name in _ALONG else "last")
     if name in ("dot", "vdot", "inner") and len(ranks) > 1 and ranks[0] == ranks[1] == 1:
-        return Exchange(((0, 0), (1, 0)))
+        return ElementExchange(((0, 0), (1, 0)))
     if name in ("matmul", "mm", "bmm", "__matmul__", "mv") and len(ranks) > 1 and ranks[1] >= 1:
-        return Exchange(((0, -1), (1, -2 if ranks[1] > 1 else 0)))
+        return ElementExchange(((0, -1), (1, -2 if ranks[1] > 1 else 0)))
     if name in ("linear", "dense") and len(ranks) > 1 and ranks[1] == 2:
-        return Exchange(((0, -1), (1, -1)))
+        return ElementExchange(((0, -1), (1, -1)))
     return None
 
 
-def _of_reduction(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks: Sequence[int]) -> Exchange | None:
+def _of_reduction(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks: Sequence[int]
+) -> ElementExchange | None:
     if name in ("max", "min") and len(ranks) > 1 and ranks[1] >= 0:
         return None  # of two tensors, element by element
     first = 2 if name in ("norm", "vector_norm") else 1
@@ -133,10 +137,10 @@ def _of_reduction(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], ran
     if isinstance(axis, (tuple, list)):
         axis = axis[0] if axis else None
     if axis is None:
-        return Exchange(((0, None),), chooses=name == "median")
+        return ElementExchange(((0, None),), chooses=name == "median")
     if not isinstance(axis, int) or isinstance(axis, bool):
         return None
-    return Exchange(((0, axis),), chooses=name in _CHOOSING)
+    return ElementExchange(((0, axis),), chooses=name in _CHOOSING)
 
 
 def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], position: int) -> Any:

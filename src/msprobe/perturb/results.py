@@ -14,7 +14,7 @@ from msprobe import log, paths
 from msprobe.foreign import csv_cells
 from msprobe.messages import Wording, code_of, said
 
-#: Whether the call's own rounding explains a deviation; "not judged": nobody can tell.
+#: Whether the call's own rounding explains a deviation; "not judged": nobody can say.
 Verdict = Literal["risk", "explained by rounding", "not judged"]
 EXPLAINED: Verdict = "explained by rounding"
 
@@ -90,7 +90,7 @@ class _Total:
 class Results:
     """Where what is found goes, and what it amounts to.
 
-    ``folder``: tells the folder of a step; ``summary``: that of all steps; both for the rank of the process as it is.
+    ``folder``: says the folder of a step; ``summary``: that of all steps; both for the rank of the process as it is.
     """
 
     def __init__(self, columns: Sequence[str], folder: Callable[[int], Path], summary: Callable[[], Path]) -> None:

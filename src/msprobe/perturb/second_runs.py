@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb.framework import Framework, Invocation
-from msprobe.perturb.operators import Exchange, exchange_of, seeks_equals
+from msprobe.perturb.operators import ElementExchange, exchange_of, seeks_equals
 from msprobe.perturb.thresholds import is_low, wider
 from msprobe.perturb.trees import LeafPath, leaves, mapped
 
@@ -32,7 +32,7 @@ class Second:
     call: Invocation
     widened: bool = False
     changed: tuple[Any, Any] | None = None
-    exchange: Exchange | None = None
+    exchange: ElementExchange | None = None
 
 
 class SecondRuns:
@@ -173,7 +173,7 @@ class SecondRuns:
         return replace(call, args=args, kwargs=kwargs)
 
 
-def expected(framework: Framework, exchange: Exchange | None, own: Any) -> Any:
+def expected(framework: Framework, exchange: ElementExchange | None, own: Any) -> Any:
     """What a result has to be when its inputs were exchanged. Raises NotPerturbedError if it is not known."""
     if exchange is None or exchange.result == "same":
         return own

@@ -9,7 +9,7 @@ from pathlib import Path
 from msprobe import log
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.messages import joined, said, translated
+from msprobe.messages import joined, said
 from msprobe.precheck import cluster, mindspore_rows
 from msprobe.precheck.columns import BLANK, CANDIDATE, CONTROL, DETAILS_HEADER, RESULT_HEADER, SCALED, STATUS
 from msprobe.precheck.control_verdict import Control
@@ -97,7 +97,7 @@ def run_check(request: CheckRequest, progress: Callable[[str], None] = lambda te
     todo = [key for key in keys if key not in writer.done]
     earlier = _choices(writer.kept)
     for number, answer in enumerate(_answers(request, task, requests, todo)):
-        progress(translated(said("calls-checked-so-far", number + 1, len(todo))))
+        progress(said("job-of-jobs", said("calls-checked-so-far"), number + 1, len(todo)))
         answer = control.settled(answer)
         writer.add(answer.result, answer.details, answer.control)
         ranking.add(control.judge(answer))

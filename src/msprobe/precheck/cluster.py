@@ -22,7 +22,7 @@ _workers: dict[Task, Worker] = {}
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareOfCalls:
     """Some calls of one check: each a key and whether it has a backward record."""
 
     task: Task
@@ -45,11 +45,11 @@ def answers(
     """
     size = min(_MOST_CALLS_OF_A_SHARE, math.ceil(len(calls) / (len(tasks) * _SHARES_OF_A_WORKER)))
     parts = [tuple(calls[start : start + size]) for start in range(0, len(calls), max(1, size))]
-    shares = [Share(tasks[number % len(tasks)], part, timeout) for number, part in enumerate(parts)]
+    shares = [ShareOfCalls(tasks[number % len(tasks)], part, timeout) for number, part in enumerate(parts)]
     try:
         while shares:
             try:
-                for found in engine.run(Share.check, shares, workers):
+                for found in engine.run(ShareOfCalls.check, shares, workers):
                     shares = shares[1:]
                     yield from found
             except engine.WorkerLostError as problem:

@@ -72,7 +72,7 @@ class Judged:
     def cells(
         self, decimals: int, seed: Any, candidate: str, control: str, standard: str = "", arguments: str = ""
     ) -> list[str]:
-        """The line of the details file. ``arguments``: what tells those of one record from others."""
+        """The line of the details file. ``arguments``: what distinguishes those of one record from others."""
         return [
             self.name,
             self.bench_dtype,
@@ -115,8 +115,7 @@ def direction_status(rows: Sequence[Judged], warning: str) -> str:
 def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
     """Rows as the text of a csv file, each with a CRLF behind it."""
     text = io.StringIO()
-    # The files are in English in every language: they are compared, continued and read by tools.
-    csv_cells.writer(text, lineterminator="\r\n").writerows([str(cell) for cell in row] for row in rows)
+    csv_cells.writer(text, lineterminator="\r\n").writerows(rows)
     return text.getvalue().encode("utf-8")
 
 

@@ -16,7 +16,7 @@ from msprobe.messages import Wording, joined, said, translated
 from msprobe.precheck.compiler_rule import problem_of, root_mean_square
 from msprobe.precheck.metrics import Array
 
-Status = Literal["PASS", "FAIL", "SKIP", "WARN"]
+CompiledStatus = Literal["PASS", "FAIL", "SKIP", "WARN"]
 #: Of the relative difference as a multiple of the absolute one, as in 26.2: 1e-3 beside 1e-4.
 RELATIVE = 10.0
 _MOST_LINES = 10
@@ -25,13 +25,13 @@ _COMPARED = ("fwd_output", "grad_input", "grad_param")
 
 
 @dataclass(frozen=True)
-class Difference:
+class CompiledRow:
     """One tensor of one pass of a module, eager beside compiled; ``max_rel_diff`` is relative to the eager one."""
 
     module_name: str
     check_type: str
     tensor_index: int
-    status: Status
+    status: CompiledStatus
     max_abs_diff: float = 0.0
     mean_abs_diff: float = 0.0
     max_rel_diff: float = 0.0
@@ -48,7 +48,7 @@ def _text(value: float) -> str:
     return "N/A" if math.isnan(value) else f"{value:.6e}"
 
 
-HEADER = tuple(one.name for one in fields(Difference))
+HEADER = tuple(one.name for one in fields(CompiledRow))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class CompileResult:
     """
 
     cast_dtype: Any
-    rows: tuple[Difference, ...]
+    rows: tuple[CompiledRow, ...]
     loss_eager: float
     loss_compiled: float
 
@@ -142,7 +142,7 @@ class CompileResult:
 
 def difference(
     name: tuple[str, str, int], sides: tuple[Array, Array], limit: float, double: Array | None, dtype: str
-) -> Difference:
+) -> CompiledRow:
     """The row of one tensor; ``sides``: eager, compiled. ``dtype``: their type, without ``torch.``.
 
     It passes where all elements are within ``limit`` and :data:`RELATIVE` times it, relative to the eager one. What is
@@ -152,7 +152,7 @@ def difference(
     eager, compiled = sides
     if eager.shape != compiled.shape:
         note = said("compiled-shape-differs", list(compiled.shape), list(eager.shape))
-        return Difference(*name, "FAIL", math.inf, math.inf, math.inf, str(tuple(eager.shape)), note)
+        return CompiledRow(*name, "FAIL", math.inf, math.inf, math.inf, str(tuple(eager.shape)), note)
     e, c = eager.astype(np.float64), compiled.astype(np.float64)
     # Of numbers that are all small, as gradients are, nothing could be learnt from an absolute limit.
     scale = _scale(e)
@@ -166,9 +166,9 @@ def difference(
     numbers = (_most(apart), float(np.mean(apart)) if apart.size else 0.0, _most(relative))
     shape = str(tuple(eager.shape))
     if not wrong.any():
-        return Difference(*name, "PASS", *numbers, shape)
+        return CompiledRow(*name, "PASS", *numbers, shape)
     if eager.dtype.kind != "f":
-        return Difference(
+        return CompiledRow(
             *name, "FAIL", *numbers, shape, said("compiled-elements-differ", int(wrong.sum()), wrong.size)
         )
     beyond = int(wrong.sum()), wrong.size, limit * scale, RELATIVE * limit
@@ -176,12 +176,12 @@ def difference(
     size = 0.0 if double is None else root_mean_square(double / scale, np.zeros_like(e))
     if double is None or double.shape != eager.shape or not errors[1] <= _FAR * size:
         # Nothing is learnt from a double precision from which the eager one is far off: it computed something else.
-        return Difference(*name, "FAIL", *numbers, shape, said("compiled-beyond-limit", *beyond))
+        return CompiledRow(*name, "FAIL", *numbers, shape, said("compiled-beyond-limit", *beyond))
     problem = problem_of(errors[0], errors[1], dtype, eager.size, said("trusted-eager"))
     if problem:
-        return Difference(*name, "FAIL", *numbers, shape, said("compiled-beyond-rounding", *beyond, problem))
+        return CompiledRow(*name, "FAIL", *numbers, shape, said("compiled-beyond-rounding", *beyond, problem))
     note = said("compiled-differs-by-rounding", *errors)
-    return Difference(*name, "PASS", *numbers, shape, note)
+    return CompiledRow(*name, "PASS", *numbers, shape, note)
 
 
 def _scale(values: Array) -> float:
@@ -195,19 +195,19 @@ def _most(values: Array) -> float:
     return float(values.max()) if values.size else 0.0
 
 
-def loss_difference(eager: float, compiled: float, limit: float) -> Difference:
+def loss_difference(eager: float, compiled: float, limit: float) -> CompiledRow:
     """The row of the loss; only noted where the step was run once. Both are NaN where they are not known."""
     name, unknown = ("LOSS", "loss", 0), (math.nan, math.nan, math.nan)
     if math.isnan(eager) and math.isnan(compiled):
-        return Difference(*name, "SKIP", *unknown, note=said("loss-not-known"))
+        return CompiledRow(*name, "SKIP", *unknown, note=said("loss-not-known"))
     if math.isnan(compiled):
-        return Difference(*name, "PASS", *unknown, f"eager={eager:.6f}", said("compiled-in-one-pass"))
+        return CompiledRow(*name, "PASS", *unknown, f"eager={eager:.6f}", said("compiled-in-one-pass"))
     row = difference(name, (np.array(eager), np.array(compiled)), limit, None, "float64")
     return replace(row, shape=f"eager={eager:.6f} compiled={compiled:.6f}")
 
 
 def result_of(
-    rows: Sequence[Difference], cast_dtype: Any, limit: float, eager: float, compiled: float = math.nan
+    rows: Sequence[CompiledRow], cast_dtype: Any, limit: float, eager: float, compiled: float = math.nan
 ) -> CompileResult:
     """The result with the row of the loss in front."""
     return CompileResult(cast_dtype, (loss_difference(eager, compiled, limit), *rows), eager, compiled)

@@ -52,7 +52,8 @@ class Control:
 
     def demand_calls(self, keys: Collection[str], arguments_of: Callable[[str], str] = lambda key: "") -> None:
         """Raises InvalidInputError for a file with rows of none of these calls, with some of them twice, or, as the
-        first of them show, of a call with other arguments. ``arguments_of``: what tells those of a call from others.
+        first of them show, of a call with other arguments. ``arguments_of``: what distinguishes those of a call from
+        others.
         """
         if self._table is None:
             return

@@ -50,7 +50,7 @@ class Value:
 
 
 @dataclass
-class Pair:
+class ResultPair:
     """One result of both sides; each a :class:`Value`, a plain Python value or None.
 
     ``rounded``: the reference rounded to the candidate's type, ``movement``: how far disturbed inputs move each
@@ -74,7 +74,7 @@ class Pair:
     from_float8: bool = False
 
 
-def judge(pair: Pair, api: str, profile: Profile, dropout: bool = False) -> Judged:
+def judge(pair: ResultPair, api: str, profile: Profile, dropout: bool = False) -> Judged:
     """The row of one result. ``api``: the name without type and number."""
     bench, device = pair.bench, pair.device
     if bench is None and device is None:
@@ -104,7 +104,7 @@ def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, Value) else type(value).__name__
 
 
-def _judge_plain(pair: Pair, profile: Profile) -> Judged:
+def _judge_plain(pair: ResultPair, profile: Profile) -> Judged:
     bench, device = pair.bench, pair.device
     row = Judged(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
     numbers = isinstance(bench, (int, float)) and isinstance(device, (int, float))
@@ -147,7 +147,9 @@ def _judge_float8(row: Judged) -> None:
     row.message = "" if row.status == "pass" else said("share-off-by-a-unit", share)
 
 
-def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
+def _judge_whole_numbers(
+    row: Judged, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile
+) -> None:
     row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
     if profile.own:
         moves = pair.movement > 0 if pair.movement is not None and profile.by_element else None
@@ -165,7 +167,7 @@ def _judge_whole_numbers(row: Judged, pair: Pair, bench: Value, device: Value, a
 _QUANTIZED = ("npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_lightning_indexer")
 
 
-def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str, profile: Profile) -> None:
+def _judge_float(row: Judged, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     b, d, dtype = bench.array, device.array, device.kind
     standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
     is_float8 = standards.is_float8(dtype) and profile.name == "26.2"
@@ -211,7 +213,7 @@ def _judge_float(row: Judged, pair: Pair, bench: Value, device: Value, api: str,
         _judge_direction(row, pair, bench, device)
 
 
-def _judge_direction(row: Judged, pair: Pair, bench: Value, device: Value) -> None:
+def _judge_direction(row: Judged, pair: ResultPair, bench: Value, device: Value) -> None:
     """Make the row worse where the errors of its result go one way, as those of rounding do not."""
     wide = bench.array.astype(np.float64)
     rounded = wide if pair.rounded is None else pair.rounded

@@ -1,4 +1,4 @@
-"""The summary of a check as text, and as one page: it holds all that it shows, runs no script and fetches nothing."""
+"""The summary of a check as text, and as one page: it holds all that it shows and fetches nothing."""
 
 from __future__ import annotations
 

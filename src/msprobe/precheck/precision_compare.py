@@ -46,7 +46,7 @@ DETAILS_HEADER = (
     *("ULP误差判定结果", "双千指标", "双千指标判定结果", "比对结果", "比对算法", "Message"),
 )
 _SCALED, _DIRECTED = CHECK_HEADER[SCALED], CHECK_HEADER[DIRECTED]
-#: The column that tells the arguments of one record from others; blank where nobody has noted them.
+#: The column that distinguishes the arguments of one record from others; blank where nobody has noted them.
 ARGUMENTS = CHECK_HEADER[CHECK_HEADER.index("Arguments")]
 _COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
@@ -89,7 +89,7 @@ FORMULA = ".backward.formula"
 
 
 @dataclass
-class Compared:
+class ComparedOutput:
     """One output: the cells that its standard fills, its status and why."""
 
     name: str
@@ -160,7 +160,7 @@ def compare(
 
 def judged(
     candidate: StrPath, control: StrPath, standard: str = "8.1.1", same_arguments: bool = False
-) -> list[Compared]:
+) -> list[ComparedOutput]:
     """The verdict on each output of the candidate's details file. Raises PathError or InvalidInputError.
 
     ``same_arguments``: a control's row that was made of other arguments is none.
@@ -173,7 +173,7 @@ def judged(
     return [compare_row(row, theirs.by_name.get(row["API Name"]), profile, same_arguments) for row in ours.rows]
 
 
-def coverage_of(rows: Sequence[Compared], control: StrPath) -> Coverage:
+def coverage_of(rows: Sequence[ComparedOutput], control: StrPath) -> Coverage:
     """What was compared, and what of either details file was not: rows that the other lacks, and skipped ones."""
     ours = {row.name for row in rows}
     lacking = [name for name in DetailsTable(control, "-gpu").by_name if name not in ours]
@@ -190,7 +190,7 @@ def _named(names: Sequence[str]) -> str:
     return said("several-results-named", len(names), names[0]) if len(names) > 1 else said("one-result-named", names[0])
 
 
-def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
+def write(rows: Sequence[ComparedOutput], output: StrPath, stamp: str | None = None) -> tuple[Path, Path]:
     """Write the result and the details file; gives their paths."""
     folder = make_folder(output)
     stamp = stamp or time_stamp()
@@ -200,9 +200,9 @@ def write(rows: Sequence[Compared], output: StrPath, stamp: str | None = None) -
     return paths[0], paths[1]
 
 
-def results_of(rows: Sequence[Compared]) -> list[list[str]]:
+def results_of(rows: Sequence[ComparedOutput]) -> list[list[str]]:
     """One row for each API, in the order of the candidate's file."""
-    groups: dict[str, dict[str, list[Compared]]] = {}
+    groups: dict[str, dict[str, list[ComparedOutput]]] = {}
     for row in rows:
         key, direction = _split(row.name)
         groups.setdefault(key, {"forward": [], "backward": []})[direction].append(row)
@@ -217,7 +217,7 @@ def results_of(rows: Sequence[Compared]) -> list[list[str]]:
     return found
 
 
-def lines(rows: Sequence[Compared], top: int) -> list[str]:
+def lines(rows: Sequence[ComparedOutput], top: int) -> list[str]:
     """How many calls pass, and the calls with errors, those with the largest ratios first; in the language that is
     asked for.
     """
@@ -244,7 +244,7 @@ def _split(name: str) -> tuple[str, str]:
     return name, "forward"
 
 
-def _status(rows: Sequence[Compared]) -> str:
+def _status(rows: Sequence[ComparedOutput]) -> str:
     found = {row.status for row in rows}
     if not found:
         return BLANK
@@ -256,7 +256,7 @@ def _status(rows: Sequence[Compared]) -> str:
 
 def compare_row(
     ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile, same_arguments: bool = False
-) -> Compared:
+) -> ComparedOutput:
     """The verdict on one output. A row of one side that cannot be compared is a SKIP with the reason.
 
     In standards of ours an error of the check that the control has not stays one: those of 8.1.1 judge some types not
@@ -281,9 +281,9 @@ def _has_other_arguments(ours: dict[str, str], theirs: dict[str, str]) -> bool:
     return all(known) and known[0] != known[1]
 
 
-def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> Compared:
+def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> ComparedOutput:
     """The verdict of ``--standard compiler`` on a result of floats, of which both files have the error as a whole."""
-    row = Compared(ours["API Name"], "pass")
+    row = ComparedOutput(ours["API Name"], "pass")
     sides = _Sides(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
     try:
         candidate, control = sides.number("rmse"), sides.number("rmse", control=True)
@@ -327,8 +327,8 @@ def _goes_one_way_too(ours: dict[str, str], theirs: dict[str, str]) -> bool:
     return sizes[0] <= max(1.0, 2 * sizes[1])
 
 
-def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile) -> Compared:
-    row = Compared(ours["API Name"])
+def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Profile) -> ComparedOutput:
+    row = ComparedOutput(ours["API Name"])
     dtype = ours["DEVICE Dtype"].strip()
     if theirs is None:
         row.message = said("control-lacks-row")
@@ -391,7 +391,7 @@ class _Sides:
     dtype: str
     api: str
     profile: Profile
-    #: Metrics of which the control's is nothing, or less than the type can tell from it: both sides' numbers.
+    #: Metrics of which the control's is nothing, or less than the type can say from it: both sides' numbers.
     beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def number(self, metric: str, control: bool = False) -> float:

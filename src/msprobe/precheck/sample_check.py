@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import NotAvailableError
-from msprobe.messages import said, translated
+from msprobe.messages import said
 from msprobe.precheck.columns import CANDIDATE
 from msprobe.precheck.control_verdict import Control
 from msprobe.precheck.job import Task, answer_of
@@ -44,7 +44,7 @@ def check_samples(
     ranking = Ranking(lambda name: (), _command_of(task), control=control.name, without_samples=tuple(without))
     with Pool([task] * workers, timeout) as pool:
         for number, answer in enumerate(pool.answers([(key, False) for key in keys])):
-            progress(translated(said("samples-checked-so-far", number + 1, len(keys))))
+            progress(said("job-of-jobs", said("samples-checked-so-far"), number + 1, len(keys)))
             is_first = not number and task.candidate.startswith(("auto", "inject"))
             if is_first and answer.details[0][CANDIDATE].startswith("cpu"):
                 log.warning(said("no-accelerator"))

@@ -10,7 +10,7 @@ from msprobe import log
 from msprobe.capture.api_list import shipped_list
 from msprobe.config.fields import known_names
 from msprobe.config.load import read_file
-from msprobe.config.mistakes import Mistake, Source, raise_mistakes, shown
+from msprobe.config.mistakes import ConfigSource, Mistake, raise_mistakes, shown
 from msprobe.config.online import address_of, online_mistakes
 from msprobe.config.other_tasks import RunUtFields
 from msprobe.config.sections import Section, read_section, unknown_field_warnings
@@ -43,7 +43,7 @@ def load_settings(path: str | None) -> Settings:
     if not path:
         return Settings()
     name, document = read_file(path)
-    source = Source(name, document, {})
+    source = ConfigSource(name, document, {})
     title = next((one for one in _SECTIONS if one in document.value), _SECTIONS[0])
     raw = document.value.get(title)
     if raw is None:
@@ -65,7 +65,7 @@ def load_settings(path: str | None) -> Settings:
     )
 
 
-def _mistakes(section: Section[RunUtFields], title: str, source: Source) -> Iterator[Mistake]:
+def _mistakes(section: Section[RunUtFields], title: str, source: ConfigSource) -> Iterator[Mistake]:
     """What is wrong with fields whose types are right."""
     fields = section.fields
     yield from _unknown_apis(fields, title, source)
@@ -75,7 +75,7 @@ def _mistakes(section: Section[RunUtFields], title: str, source: Source) -> Iter
     yield from online_mistakes(section, "is_online", "server", (title,), source)
 
 
-def _unknown_apis(fields: RunUtFields, title: str, source: Source) -> Iterator[Mistake]:
+def _unknown_apis(fields: RunUtFields, title: str, source: ConfigSource) -> Iterator[Mistake]:
     lists = {"white_list": fields.white_list, "black_list": fields.black_list}
     if not any(lists.values()):
         return

@@ -1,6 +1,6 @@
 """The file of ``msprobe nan_analyze``: that of mindstudio-probe 8.1.1, with more fields, which its readers ignore.
 
-Under ``rank_{R}`` stand the calls of that rank where bad values come from; the last key, ``_propagation``, tells how
+Under ``rank_{R}`` stand the calls of that rank where bad values come from; the last key, ``_propagation``, says how
 they spread, and which dump it was.
 """
 

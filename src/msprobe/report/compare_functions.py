@@ -11,7 +11,7 @@ from msprobe.compare.problems import InvalidPathError, WrongTypeError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.engine import Engine, Workers
 from msprobe.messages import said
-from msprobe.report.comparing import Request, compare_files, compare_folders, say_what_was_not
+from msprobe.report.comparing import SheetRequest, compare_files, compare_folders, say_what_was_not
 from msprobe.report.function_arguments import Arguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
@@ -45,10 +45,10 @@ def compare(
     arguments.suffix(suffix)
     arguments.path("output_path", output_path)
     _demand_mapping(arguments, data_mapping)
-    arguments.tell()
+    arguments.warn()
     candidate, reference = paths
     stack = input_param.get("stack_json_path")
-    request = Request(
+    request = SheetRequest(
         output=output_path,
         stack=None if stack is None else stack if stack_mode else False,
         advise=auto_analyze,
@@ -90,8 +90,8 @@ def compare_distributed(
     arguments.demand(not kwargs.get("suffix"), said("suffix-is-the-rank"))
     arguments.path("output_path", output_path)
     _demand_mapping(arguments, data_mapping)
-    arguments.tell()
-    request = Request(
+    arguments.warn()
+    request = SheetRequest(
         output=output_path,
         advise=auto_analyze,
         fuzzy=fuzzy_match,

@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidArgumentError
 from msprobe.compare.sides import is_folder_pair
-from msprobe.report.comparing import Request, compare_files, compare_folders, say_what_was_not
+from msprobe.report.comparing import SheetRequest, compare_files, compare_folders, say_what_was_not
 from msprobe.report.function_arguments import Arguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
@@ -41,11 +41,11 @@ def ms_compare(
     )
     suffix = kwargs.get("suffix", "")
     arguments.suffix(suffix)
-    arguments.tell()
+    arguments.warn()
     arguments.warn_unknown(kwargs, _KNOWN)
     candidate, reference = paths
     stack = input_param.get("stack_json_path")
-    request = Request(
+    request = SheetRequest(
         output=output_path,
         stack=None if stack is None else stack if stack_mode else False,
         advise=auto_analyze,

@@ -46,7 +46,7 @@ _UNMATCHED_HEADER = ("Side", "Name", "Dtype", "Tensor Shape", "API", "Place")
 
 
 @dataclass(frozen=True)
-class Request:
+class SheetRequest:
     """What is wanted of a comparison.
 
     ``stack`` is False for no column of call stacks, a path for those of one file, None for those beside the
@@ -70,7 +70,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PairOutcome:
     """What came of one pair of files: the files written, and how many rows have a partner of how many. ``not_read``:
     what was not compared; one without files says that alone.
     """
@@ -87,8 +87,8 @@ class Outcome:
 
 
 def compare_files(
-    candidate: StrPath, reference: StrPath, request: Request, rank: str = "", threads: int | None = None
-) -> Outcome:
+    candidate: StrPath, reference: StrPath, request: SheetRequest, rank: str = "", threads: int | None = None
+) -> PairOutcome:
     """Compare two ``dump.json`` or two ``debug.json`` and write sheet, advice and mapping. ``threads`` read tensors, as
     many as there are workers if nothing else is said.
 
@@ -106,9 +106,9 @@ def compare_files(
 
 
 def compare_folders(
-    candidate: StrPath, reference: StrPath, request: Request, tell: Callable[[str], None] = lambda text: None
-) -> list[Outcome]:
-    """Compare two folders of ranks, rank by rank. ``tell`` is told which rank is waited for.
+    candidate: StrPath, reference: StrPath, request: SheetRequest, progress: Callable[[str], None] = lambda text: None
+) -> list[PairOutcome]:
+    """Compare two folders of ranks, rank by rank. ``progress`` gets the rank that is waited for.
 
     A rank whose data are damaged, or of tasks that cannot be compared, is said and passed over. Raises
     InvalidPathError where the folders do not answer to each other.
@@ -118,22 +118,22 @@ def compare_folders(
     here = request.own_metrics is not None or request.multiplications is not None
     threads = (request.workers.count or 1) if here else request.workers.inside(len(pairs))
     work = partial(_compare_rank, request=replace(request, workers=ALONE), threads=threads)
-    outcomes: list[Outcome] = []
+    outcomes: list[PairOutcome] = []
     problems: list[NotRead] = []
 
-    def tell_rank(number: int) -> None:
-        tell(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
+    def show_rank(number: int) -> None:
+        progress(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
 
-    for found, failed in run(work, pairs, ALONE if here else request.workers, tell_rank):
+    for found, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
         outcomes += found
         problems += failed
     if problems and not outcomes:
         raise DamagedDataError(joined(" ", (problem.why for problem in problems)))
     not_read = (*(NotRead(name, said("only-in", side)) for name, side in lone), *problems)
-    return [*outcomes, Outcome((), 0, 0, not_read)] if not_read else outcomes
+    return [*outcomes, PairOutcome((), 0, 0, not_read)] if not_read else outcomes
 
 
-def say_what_was_not(outcomes: Sequence[Outcome], output: StrPath) -> Coverage:
+def say_what_was_not(outcomes: Sequence[PairOutcome], output: StrPath) -> Coverage:
     """What was compared and what not; that is logged, and in ``coverage_{stamp}.json``. Raises PathError."""
     done = [outcome for outcome in outcomes if outcome.files]
     numbers = {"files": len(done), "rows": sum(one.rows for one in done), "pairs": sum(one.matched for one in done)}
@@ -145,10 +145,10 @@ def say_what_was_not(outcomes: Sequence[Outcome], output: StrPath) -> Coverage:
     return covered
 
 
-def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[Outcome], list[NotRead]]:
+def _compare_rank(pair: RankPair, request: SheetRequest, threads: int) -> tuple[list[PairOutcome], list[NotRead]]:
     """What came of the files of one rank, and what went wrong."""
     ours, theirs = files_of(pair.candidate), files_of(pair.reference)
-    outcomes: list[Outcome] = []
+    outcomes: list[PairOutcome] = []
     problems: list[NotRead] = []
     common = [kind for kind in ours if kind in theirs]
     if not common:
@@ -172,13 +172,13 @@ def _compare_rank(pair: RankPair, request: Request, threads: int) -> tuple[list[
 
 
 def _compare_open(
-    first: DumpPart, second: DumpPart, request: Request, rank: str, output: Path, threads: int
-) -> Outcome:
+    first: DumpPart, second: DumpPart, request: SheetRequest, rank: str, output: Path, threads: int
+) -> PairOutcome:
     not_read = _warn_incomplete(first, second)
     if not len(first) or not len(second):
         empty = first if not len(first) else second
         log.warning(said("data-field-empty", empty.path))
-        return Outcome((), 0, 0, (*not_read, NotRead(str(empty.path), said("without-records"))))
+        return PairOutcome((), 0, 0, (*not_read, NotRead(str(empty.path), said("without-records"))))
     generated: list[DataMapping] = []
     find_names = None
     if request.mappings:
@@ -205,7 +205,7 @@ def _compare_open(
     matched = int(comparison.pairing.matched.sum())
     as_verdict = find_names is not None and not request.mappings
     _say_outcome(comparison, files, matched, said("calls-of-one-framework" if as_verdict else "are-programs-the-same"))
-    return Outcome(tuple(files), len(comparison), matched, not_read)
+    return PairOutcome(tuple(files), len(comparison), matched, not_read)
 
 
 def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
@@ -228,7 +228,7 @@ def _warn_incomplete(*parts: DumpPart) -> tuple[NotRead, ...]:
     return cut_short(*parts)
 
 
-def _stacks(part: DumpPart, request: Request) -> StackOf | None:
+def _stacks(part: DumpPart, request: SheetRequest) -> StackOf | None:
     if request.stack is False or part.kind == "debug":
         return None
     if request.stack is not None:
@@ -242,7 +242,7 @@ def _stacks(part: DumpPart, request: Request) -> StackOf | None:
 def _write(
     comparison: Comparison,
     stacks: StackOf | None,
-    request: Request,
+    request: SheetRequest,
     rank: str,
     output: Path,
     generated: list[DataMapping],

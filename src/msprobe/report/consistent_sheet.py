@@ -15,14 +15,14 @@ from msprobe.compare.sides import cut_short, files_of, is_folder_pair, open_pair
 from msprobe.compare.table import header_of
 from msprobe.compare.training_inference import (
     BACKENDS,
-    Piece,
+    DumpedTensor,
     PlacePair,
     compare_training,
     joint_statistics,
 )
 from msprobe.coverage import Coverage, NotRead, write
 from msprobe.errors import MsprobeError
-from msprobe.messages import said, translated
+from msprobe.messages import joined, said, translated
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.report.formats import sheet_format
 from msprobe.report.workbook import Cell, Sheet
@@ -32,7 +32,7 @@ _WORDS = {True: "True", False: "False", None: _NOTHING}
 
 
 @dataclass(frozen=True)
-class Checked:
+class WrittenSheets:
     """``written``: the sheets, ``coverage``: what was compared and what not."""
 
     written: list[Path]
@@ -45,16 +45,16 @@ def consistent_check(
     output: StrPath,
     backend: str | None,
     file_format: str = "csv",
-) -> Checked:
+) -> WrittenSheets:
     """Compare two dumps or two folders of ranks, and write a sheet for each rank.
 
     ``backend`` is what the training runs on, ``fsdp`` or ``megatron``; ``file_format`` is the word of a
     format of sheets. Raises InvalidArgumentError for another backend, and what comparing raises; a rank that cannot
-    be compared is told where there are others.
+    be compared is reported where there are others.
     """
     known = next((name for name in BACKENDS if name == backend), None)
     if known is None:
-        raise InvalidArgumentError(said("consistent-check-backend", " or ".join(BACKENDS), backend))
+        raise InvalidArgumentError(said("consistent-check-backend", joined(" or ", BACKENDS), backend))
     folder = check_output_folder(output)
     missing: list[NotRead] = []
     if not is_folder_pair(training, inference, ("-tp", "-gp")):
@@ -79,12 +79,12 @@ def consistent_check(
     return _checked(written, missing, folder)
 
 
-def _checked(written: list[Path], missing: list[NotRead], folder: Path) -> Checked:
+def _checked(written: list[Path], missing: list[NotRead], folder: Path) -> WrittenSheets:
     covered = Coverage({"ranks": len(written)}, tuple(missing))
     if missing:
         path = write(covered, folder / f"coverage_{time.strftime('%Y%m%d%H%M%S')}.json")
         log.warning(said("all-not-read-in-file", covered.sentence(), path))
-    return Checked(written, covered)
+    return WrittenSheets(written, covered)
 
 
 def _compare(
@@ -140,5 +140,5 @@ def _word_of(words: list[str], between: str) -> str:
     return words[0] if len(set(words)) == 1 else between.join(words) or _NOTHING
 
 
-def _statistics(pieces: tuple[Piece, ...]) -> list[Cell]:
+def _statistics(pieces: tuple[DumpedTensor, ...]) -> list[Cell]:
     return [_NOTHING if not pieces else value if value is not None else "None" for value in joint_statistics(pieces)]

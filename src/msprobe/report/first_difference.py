@@ -26,7 +26,7 @@ from msprobe.paths import StrPath, check_output_folder, make_folder, write_atomi
 
 
 @dataclass(frozen=True)
-class Found:
+class FirstDifferences:
     """``first``: the first difference of each rank that has one, ``coverage``: what was compared and what not."""
 
     first: list[FirstDifference]
@@ -34,18 +34,17 @@ class Found:
 
 
 def find_first_difference(
-    candidate: StrPath, reference: StrPath, output: StrPath, tell: Callable[[str], None] = lambda text: None
-) -> Found:
+    candidate: StrPath, reference: StrPath, output: StrPath, progress: Callable[[str], None] = lambda text: None
+) -> FirstDifferences:
     """Compare all ranks, write ``compare_result_*.json`` for each and, if something differs, ``diff_analyze_*.json``.
 
-    Two files are one rank. Tensor dumps are compared by their statistics. ``tell`` is told which rank is compared. What
-    is named may be a call behind the cause: the first whose result is off by so much, as mindstudio-probe counts it.
-    Raises the errors of
-    :mod:`msprobe.compare.problems`.
+    Two files are one rank. Tensor dumps are compared by their statistics. ``progress`` gets the rank that is compared.
+    What is named may be a call behind the cause: the first whose result is off by so much, as
+    mindstudio-probe counts it. Raises the errors of :mod:`msprobe.compare.problems`.
     """
     check_output_folder(output)
     missing: list[NotRead] = []
-    comparisons = dict(_compare_ranks(candidate, reference, tell, missing))
+    comparisons = dict(_compare_ranks(candidate, reference, progress, missing))
     try:
         folder = make_folder(output)
         stamp = time.strftime("%Y%m%d%H%M%S")
@@ -71,11 +70,11 @@ def find_first_difference(
     if not covered.is_complete:
         path = write(covered, folder / f"coverage_{stamp}.json")
         log.warning(said("all-not-read-in-file", covered.sentence(), path))
-    return Found(found, covered)
+    return FirstDifferences(found, covered)
 
 
 def _compare_ranks(
-    candidate: StrPath, reference: StrPath, tell: Callable[[str], None], missing: list[NotRead]
+    candidate: StrPath, reference: StrPath, progress: Callable[[str], None], missing: list[NotRead]
 ) -> Iterator[tuple[str, Comparison]]:
     if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
         yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
@@ -85,7 +84,7 @@ def _compare_ranks(
     pairs, lone = pair_ranks(Path(candidate), Path(reference), strict=False)
     missing += [NotRead(name, said("only-in", f'"{side}"')) for name, side in lone]
     for number, pair in enumerate(pairs, 1):
-        tell(said("job-of-jobs", pair.name, number, len(pairs)))
+        progress(said("job-of-jobs", pair.name, number, len(pairs)))
         ours, theirs = files_of(pair.candidate), files_of(pair.reference)
         try:
             if "dump" not in ours or "dump" not in theirs:

@@ -1,4 +1,4 @@
-"""Arguments of ``compare``, ``compare_distributed`` and ``ms_compare``: checked, with all mistakes told at once."""
+"""Arguments of ``compare``, ``compare_distributed`` and ``ms_compare``: checked, with all mistakes reported at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDER = (WrongTypeError, InvalidArgumentError, InvalidPathError)
 
 
 class Arguments:
-    """Collects what is wrong with the arguments of one call of ``function``; :meth:`tell` raises all of it."""
+    """Collects what is wrong with the arguments of one call of ``function``; :meth:`say` raises all of it."""
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -55,7 +55,7 @@ class Arguments:
                 self.demand(False, said("field-must-be-a-dump", name, repr(value)), kind)
         return paths
 
-    def tell(self) -> None:
+    def warn(self) -> None:
         """Raise one error with all mistakes, if there are any."""
         kinds = [kind for kind, _ in self._mistakes]
         for kind in _ORDER:

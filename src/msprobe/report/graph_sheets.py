@@ -47,7 +47,7 @@ def compare_kernels(
 ) -> list[Path]:
     """Compare kernel dumps, all ranks and steps that both have and that are asked for; return the sheets.
 
-    A rank and step that cannot be compared is told, and the others are. Raises the errors of
+    A rank and step that cannot be compared is reported, and the others are. Raises the errors of
     :mod:`msprobe.compare.kernels`; those of a single rank and step only if no other could be compared.
     """
     folder = check_output_folder(output)

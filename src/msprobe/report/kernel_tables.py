@@ -48,7 +48,7 @@ def _number(value: Any) -> str:
 
 
 def header_lines(dump: KernelFile) -> Iterator[str]:
-    """What a dump file tells of itself and of each tensor."""
+    """What a dump file reports itself and of each tensor."""
     yield f"Op name: {clean(dump.op_name)}   Version: {clean(dump.version)}   Time: {dump.time}"
     for one in dump.tensors:
         facts: dict[str, object] = {"size": one.size or len(one.data)}
@@ -122,7 +122,7 @@ def pair_lines(
         wrong = ~same & ~(apart <= absolute + relative * np.abs(y))
         dot, squares, others = (float(np.vdot(one, two).real) for one, two in ((x, y), (x, x), (y, y)))
         alike = cosine(dot, squares, others)
-    # Of the size of single precision, as it has always been told.
+    # Of the size of single precision, as it has always been reported.
     yield from _table("Error Item Table", np.flatnonzero(wrong)[:shown], a, b, apart)
     yield from _table("Top Item Table", np.arange(min(shown, a.size)), a, b, apart)
     for word, path, array in (("Left", left_path, ours), ("Right", right_path, theirs)):

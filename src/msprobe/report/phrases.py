@@ -60,10 +60,10 @@ _LISTS = {
     "seen_in": "seen in",
     "called_in": "called in",
 }
-#: So many names of a list are told in a line.
+#: So many names of a list are reported in a line.
 SHOWN = 6
 _DIGITS = re.compile(r"\d+")
-_TOLD = frozenset(_LISTS).union(
+_SAID_ELSEWHERE = frozenset(_LISTS).union(
     """
     arguments candidate reference relative_difference difference explained inputs_differ_by inputs_agree_by source side
     slot field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
@@ -260,7 +260,7 @@ def whereabouts(finding: Finding) -> list[tuple[str, str]]:
 
 
 def source_of(finding: Finding) -> Frame | None:
-    """The line of the user's code that made the call, where the recorder noted it, or the stack tells."""
+    """The line of the user's code that made the call, where the recorder noted it, or the stack says."""
     source = finding.evidence.get("source")
     own = own_frames(finding.stack, 1)
     if not isinstance(source, str):
@@ -383,7 +383,7 @@ def evidence_lines(finding: Finding) -> list[str]:
     lines += [
         Wording("{}: {}", labelled(key), listed(value))
         for key, value in evidence.items()
-        if key not in _TOLD and value not in (None, [], "")
+        if key not in _SAID_ELSEWHERE and value not in (None, [], "")
     ]
     if finding.alternatives:
         lines.append(said("look-also-at", listed(finding.alternatives)))

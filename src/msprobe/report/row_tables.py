@@ -30,7 +30,7 @@ from msprobe.store.reader import Dump
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedTables:
     """Where the tables go, in which formats, which names answer to each other where the verdict's pairs are not taken,
     and of which steps of the candidate tables are written; None for all.
     """
@@ -43,7 +43,7 @@ class Wanted:
 
 
 def write_row_tables(
-    candidate: StrPath, reference: StrPath, wanted: Wanted, progress: Callable[[str], None] = lambda text: None
+    candidate: StrPath, reference: StrPath, wanted: WantedTables, progress: Callable[[str], None] = lambda text: None
 ) -> Iterator[Path]:
     """Write ``compare_result_{step}_{rank}.*`` for the wanted steps and all their ranks in common, as many at
     once as there are workers; gives each path when the files of its part are whole.
@@ -54,12 +54,17 @@ def write_row_tables(
     pairs = parts_in_common(candidate, reference)
     if wanted.steps is not None:
         pairs = [pair for pair in pairs if pair[0].steps[0] in wanted.steps]
+
+    def show_part(number: int) -> None:
+        what = said("table-of-rank", _name(pairs[number][0]))
+        progress(said("job-of-jobs", what, number + 1, len(pairs)))
+
     work = partial(_write_part, wanted=wanted, threads=wanted.workers.inside(len(pairs)))
-    for paths in run(work, pairs, wanted.workers, lambda number: progress(f"rows of {_name(pairs[number][0])}")):
+    for paths in run(work, pairs, wanted.workers, show_part):
         yield from paths
 
 
-def _write_part(pair: tuple[Dump, Dump], wanted: Wanted, threads: int) -> list[Path]:
+def _write_part(pair: tuple[Dump, Dump], wanted: WantedTables, threads: int) -> list[Path]:
     name = _name(pair[0])
     first, second = pair[0].part(), pair[1].part()
     try:
@@ -81,7 +86,7 @@ def _name(dump: Dump) -> str:
     return f"{step}_{rank}".lstrip("_")
 
 
-def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) -> Comparison:
+def _compare(first: DumpPart, second: DumpPart, wanted: WantedTables, threads: int) -> Comparison:
     find_names = None
     if wanted.mappings.layer is None and names_differ(first, second):
         find_names = find_as_verdict(wanted.mappings)
@@ -97,7 +102,7 @@ def _compare(first: DumpPart, second: DumpPart, wanted: Wanted, threads: int) ->
     )
 
 
-def _write(comparison: Comparison, wanted: Wanted, name: str) -> Iterator[Path]:
+def _write(comparison: Comparison, wanted: WantedTables, name: str) -> Iterator[Path]:
     part = comparison.parts[0]
     stacks = part.stack if any(part.stack(entry) for entry in part.names()) else None
     make_folder(wanted.folder)

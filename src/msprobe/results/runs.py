@@ -51,7 +51,7 @@ class Part(Tabular, Mapping[str, Record]):
 
     @property
     def table(self) -> Table:
-        """All tensors, one row for each; ``table.meanings`` tells what the columns hold."""
+        """All tensors, one row for each; ``table.meanings`` says what the columns hold."""
         found = self._part.tensors()
         numbers = {
             name: [
@@ -126,7 +126,7 @@ class Run:
 
     @property
     def steps(self) -> tuple[int | None, ...]:
-        """The steps in order; None for a folder that tells no number."""
+        """The steps in order; None for a folder that says no number."""
         return tuple(self._dump.steps)
 
     def ranks(self, step: int | None = None) -> tuple[int | str, ...]:
@@ -143,7 +143,7 @@ class Run:
         """Loss, norm of the gradients and norm of the weights, one row for each rank of each step.
 
         The columns: ``step``, ``rank``, ``loss``, ``gradient_norm``, ``weight_norm``; ``table.meanings`` and
-        ``docs/python.md`` tell what they hold.
+        ``docs/python.md`` say what they hold.
         """
         from msprobe.view.curve import sizes_of
 

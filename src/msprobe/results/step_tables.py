@@ -48,7 +48,7 @@ def place_of(source: Dumps, verdict: Verdict, step: int | None, rank: int | str 
     if not both:
         raise InvalidInputError(said("runs-without-pairs"))
     there = "; ".join(_in_words(source.places[number].step, source.places[number].rank) for number in both[:8])
-    more = f"; and {len(both) - 8} more" if len(both) > 8 else ""
+    more = said("so-many-more-behind", len(both) - 8) if len(both) > 8 else ""
     raise InvalidInputError(said("place-not-in-common", _in_words(step, rank), there, more))
 
 

@@ -75,7 +75,7 @@ class _Findings(Tabular):
 
     @property
     def table(self) -> Table:
-        """The findings, one row for each; ``table.meanings`` tells what the columns hold."""
+        """The findings, one row for each; ``table.meanings`` says what the columns hold."""
         columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in self.findings] for name in FINDINGS}
         return Table({**columns, "rank": rank_column(columns["rank"])}, "findings", FINDINGS)
 
@@ -113,7 +113,7 @@ class Comparison(_Findings, diagnosed.Verdict):
         Step and rank may be left out: those of the first finding, or the first that both runs have, are meant. The
         columns: ``name``, ``reference_name``, ``module``, ``inside``, ``phase``, ``order``, ``status``,
         ``input_delta``, ``output_delta``, ``allowed``, ``largest``, ``norm``, ``not_finite``, ``finding``;
-        ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises InvalidInputError if there is no such step
+        ``table.meanings`` and ``docs/python.md`` say what they hold. Raises InvalidInputError if there is no such step
         or rank, and what reading the dumps raises.
         """
         from msprobe.results.step_tables import call_table, place_of
@@ -126,7 +126,7 @@ class Comparison(_Findings, diagnosed.Verdict):
 
         Step and rank as for :meth:`call_table`. The columns: ``name``, ``reference_name``, ``module``, ``slot``,
         ``group``, ``status``, ``difference``, ``units``, and of both sides (``reference_...``) ``dtype``, ``shape``,
-        ``max``, ``min``, ``mean``, ``norm``; ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises the
+        ``max``, ``min``, ``mean``, ``norm``; ``table.meanings`` and ``docs/python.md`` say what they hold. Raises the
         same.
         """
         from msprobe.results.step_tables import place_of, tensor_table
@@ -138,7 +138,7 @@ class Comparison(_Findings, diagnosed.Verdict):
         """Loss, norm of the gradients and norm of the weights of both runs, one row for each rank of each step.
 
         The columns: ``step``, ``rank``, and of both sides (``reference_...``) ``loss``, ``gradient_norm``,
-        ``weight_norm``; ``table.meanings`` and ``docs/python.md`` tell what they hold. Raises what opening the dumps
+        ``weight_norm``; ``table.meanings`` and ``docs/python.md`` say what they hold. Raises what opening the dumps
         raises.
         """
         from msprobe.results.step_tables import step_table
@@ -222,8 +222,8 @@ def compare(
 
     ``candidate`` and ``reference`` are folders of dumps (a whole dump, a step, a rank, or a ``dump.json``). ``noise``
     is a second healthy run: what it differs by from the reference, the candidate may differ by. ``layout`` is a file
-    that tells how runs of other parallel layouts lie on their ranks. ``jobs`` ranks are compared at once.
-    ``progress`` is told what is compared next. Raises PathError or InvalidInputError if something cannot be read, and
+    that says how runs of other parallel layouts lie on their ranks. ``jobs`` ranks are compared at once.
+    ``progress`` gets what is compared next. Raises PathError or InvalidInputError if something cannot be read, and
     NotAvailableError if what ``jobs`` needs is not installed.
     """
     from msprobe.diagnose.runs import compare_runs
@@ -273,7 +273,7 @@ def check(
 
 
 def _values(result: Any) -> dict[str, Any]:
-    """The fields of a result, with findings that tell themselves."""
+    """The fields of a result, with findings that say themselves."""
     found = {one.name: getattr(result, one.name) for one in fields(result)}
     found["findings"] = tuple(
         Finding(**{one.name: getattr(finding, one.name) for one in fields(finding)}) for finding in result.findings

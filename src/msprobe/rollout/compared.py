@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msprobe.coverage import Coverage
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, ROUNDING_OF_HALF, Contract, Finding, Status
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, ROUNDING_OF_HALF, Contract, RolloutFinding, RolloutStatus
 
 #: What may be the effect of other weights or of an operator: these stand behind them.
 _EFFECTS = ("log-probs-beyond-rounding", "responses-stand-out", "from-a-position-on", "temperature-not-applied")
@@ -68,7 +68,7 @@ class Operator:
 
 
 @dataclass
-class Compared:
+class RolloutAnswer:
     """``contract``: of the log-probs, where the engine gave any. ``findings``: of weights and operators, in order.
 
     ``operators``: a line for each module. ``of_logits``: the engine's log-probs are those of its recorded logits.
@@ -76,7 +76,7 @@ class Compared:
     """
 
     contract: Contract | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RolloutFinding] = field(default_factory=list)
     weights: int = 0
     operators: dict[str, Operator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
@@ -95,7 +95,7 @@ class Compared:
         return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits and given
 
     @property
-    def all_findings(self) -> list[Finding]:
+    def all_findings(self) -> list[RolloutFinding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
         effects = (*_EFFECTS, *_OF_OTHER_LOGITS) if self.of_logits and self.findings else _EFFECTS
@@ -105,7 +105,7 @@ class Compared:
         return [*causes, *self.findings, *(one for one in given if one.name in effects)]
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RolloutStatus:
         """As of a contract."""
         return "diverged" if self.all_findings else "agree" if self.coverage.read.get("calls") else "incomparable"
 

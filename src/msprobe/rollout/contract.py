@@ -37,11 +37,11 @@ _LEAST_KEPT = 0.3
 _LEAST_ALONE = -1.0
 _SHOWN = 5
 
-Status = Literal["agree", "diverged", "incomparable"]
+RolloutStatus = Literal["agree", "diverged", "incomparable"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class RolloutFinding:
     """What does not hold: the name of its message, where (``responses`` by name), and its numbers."""
 
     name: str
@@ -73,8 +73,8 @@ class Measures:
 class Contract:
     """The answer. ``decode``: the same measures of an engine's decode against its prefill, where both are given."""
 
-    status: Status
-    findings: tuple[Finding, ...]
+    status: RolloutStatus
+    findings: tuple[RolloutFinding, ...]
     measures: Measures
     coverage: Coverage
     decode: Measures | None = None
@@ -106,12 +106,12 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
         decode = measured(twice)
         # Below, decode and prefill may have kernels of their own, whose rounding differs: the measures are shown.
         if decode.mean > ROUNDING_OF_HALF:
-            findings.append(Finding("decode-and-prefill-differ", (), _numbers(decode)))
+            findings.append(RolloutFinding("decode-and-prefill-differ", (), _numbers(decode)))
     findings += _of_values(sound, measures)
     for side in (engine, trainer, *([prefill] if prefill is not None else [])):
         not_read += [NotRead(said("of-file", what, side.path), why) for what, why in side.unread]
     coverage = Coverage({"responses": len(pairs), "tokens": measures.tokens}, tuple(dict.fromkeys(not_read)))
-    status: Status = "diverged" if findings else "agree" if measures.tokens else "incomparable"
+    status: RolloutStatus = "diverged" if findings else "agree" if measures.tokens else "incomparable"
     return Contract(status, tuple(findings), measures, coverage, decode)
 
 
@@ -122,7 +122,7 @@ _BREAK = ("tokens-differ", "tokens-shifted")
 # ---- which response is which
 
 
-def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[Finding], list[NotRead]]:
+def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[RolloutFinding], list[NotRead]]:
     left_out: list[NotRead] = []
     if engine.is_named and trainer.is_named:
         by_name = {one.name: one for one in trainer.rows}
@@ -147,7 +147,7 @@ def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[Fin
     findings = []
     if moved and len(set(places)) == len(places) and max(places) < len(trainer.rows):
         findings.append(
-            Finding(
+            RolloutFinding(
                 "order-differs",
                 tuple(engine.rows[place].name for place in moved),
                 {"count": len(moved), "first": moved[0], "stands_at": places[moved[0]]},
@@ -171,7 +171,7 @@ def _names(names: Sequence[str]) -> str:
 # ---- what is equal or not, whatever its size
 
 
-def _same_tokens(pairs: Sequence[Pair]) -> list[Finding]:
+def _same_tokens(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     ended, differ, shifted = [], [], []
     first: dict[str, Any] = {}
     for one, other in pairs:
@@ -205,18 +205,20 @@ def _same_tokens(pairs: Sequence[Pair]) -> list[Finding]:
             }
     findings = []
     if differ:
-        findings.append(Finding("tokens-differ", tuple(differ), {"count": len(differ), **first}))
+        findings.append(RolloutFinding("tokens-differ", tuple(differ), {"count": len(differ), **first}))
     if shifted:
-        findings.append(Finding("tokens-shifted", tuple(shifted), {"count": len(shifted)}))
+        findings.append(RolloutFinding("tokens-shifted", tuple(shifted), {"count": len(shifted)}))
     if ended:
         names = tuple(name for name, _, _ in ended)
         findings.append(
-            Finding("last-token-missing", names, {"count": len(ended), "side": ended[0][1], "token": ended[0][2]})
+            RolloutFinding(
+                "last-token-missing", names, {"count": len(ended), "side": ended[0][1], "token": ended[0][2]}
+            )
         )
     return findings
 
 
-def _same_masks(pairs: Sequence[Pair]) -> list[Finding]:
+def _same_masks(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     last, other_places = [], []
     tokens = 0
     for one, other in pairs:
@@ -237,9 +239,11 @@ def _same_masks(pairs: Sequence[Pair]) -> list[Finding]:
             tokens += len(wrong)
     findings = []
     if last and len(last) * 2 > len(pairs):
-        findings.append(Finding("last-token-masked", tuple(last), {"count": len(last)}))
+        findings.append(RolloutFinding("last-token-masked", tuple(last), {"count": len(last)}))
     if other_places:
-        findings.append(Finding("masks-differ", tuple(other_places), {"count": len(other_places), "tokens": tokens}))
+        findings.append(
+            RolloutFinding("masks-differ", tuple(other_places), {"count": len(other_places), "tokens": tokens})
+        )
     return findings
 
 
@@ -247,7 +251,7 @@ def _is_last(places: Any, count: int) -> bool:
     return len(places) == 1 and int(places[0]) == count - 1
 
 
-def _same_versions(pairs: Sequence[Pair]) -> list[Finding]:
+def _same_versions(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     wrong = [
         (one.name, one.weight_version, other.weight_version)
         for one, other in pairs
@@ -257,10 +261,10 @@ def _same_versions(pairs: Sequence[Pair]) -> list[Finding]:
         return []
     names = tuple(name for name, _, _ in wrong)
     numbers = {"count": len(wrong), "engine": wrong[0][1], "trainer": wrong[0][2]}
-    return [Finding("weight-versions-differ", names, numbers)]
+    return [RolloutFinding("weight-versions-differ", names, numbers)]
 
 
-def _finite(pairs: Sequence[Pair]) -> list[Finding]:
+def _finite(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     findings = []
     for side, word in ((0, "engine"), (1, "trainer")):
         lost: dict[str, int] = {}
@@ -276,7 +280,7 @@ def _finite(pairs: Sequence[Pair]) -> list[Finding]:
         for name, counts in (("no-number", lost), ("filled-with-zero", zeros if is_filled else {})):
             names = tuple(one for one, tokens in counts.items() if tokens)
             if names:
-                findings.append(Finding(name, names, {"side": word, "tokens": sum(counts.values())}))
+                findings.append(RolloutFinding(name, names, {"side": word, "tokens": sum(counts.values())}))
     return findings
 
 
@@ -333,7 +337,7 @@ def _numbers(measures: Measures) -> dict[str, Any]:
     return {"mean": measures.mean, "largest": measures.largest, "tokens": measures.tokens, "equal": measures.equal}
 
 
-def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[Finding]:
+def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[RolloutFinding]:
     """Why log-probs differ by more than rounding, or in a way that rounding does not."""
     if measures.tokens < FEWEST or measures.mean <= ROUNDING_OF_FLOAT32:
         return []
@@ -347,13 +351,13 @@ def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[Finding]:
     if measures.mean <= ROUNDING_OF_HALF:
         return _standing_out(pairs)
     if warm not in (0.0, 1.0):
-        return [Finding("temperature-not-applied", (), {"temperature": warm, **_numbers(measures)})]
-    return _standing_out(pairs) or [Finding("log-probs-beyond-rounding", (), _numbers(measures))]
+        return [RolloutFinding("temperature-not-applied", (), {"temperature": warm, **_numbers(measures)})]
+    return _standing_out(pairs) or [RolloutFinding("log-probs-beyond-rounding", (), _numbers(measures))]
 
 
-def _of_meaning(meaning: Meaning, pairs: Sequence[Pair]) -> Finding:
+def _of_meaning(meaning: Meaning, pairs: Sequence[Pair]) -> RolloutFinding:
     names = tuple(one.name for one, _ in pairs)
-    return Finding(meaning.name, names, {**meaning.arguments, "rest": meaning.rest})
+    return RolloutFinding(meaning.name, names, {**meaning.arguments, "rest": meaning.rest})
 
 
 def _settings(pairs: Sequence[Pair]) -> dict[str, float]:
@@ -363,7 +367,7 @@ def _settings(pairs: Sequence[Pair]) -> dict[str, float]:
     return found
 
 
-def _one_way(pairs: Sequence[Pair], measures: Measures) -> Finding | None:
+def _one_way(pairs: Sequence[Pair], measures: Measures) -> RolloutFinding | None:
     """The engine's are of fewer tokens: never smaller, and the trainer's mass on what was drawn is below 1.
 
     For tokens drawn by what the engine reports, the mean of exp(trainer - engine) is the trainer's probability of all
@@ -379,7 +383,7 @@ def _one_way(pairs: Sequence[Pair], measures: Measures) -> Finding | None:
     if larger < _SHARE_OF_ONE_WAY or not is_below or not _may_cut(settings, measures.ratio):
         return None
     known: dict[str, Any] = {key: settings[key] for key in ("top_k", "top_p", "min_p") if key in settings}
-    return Finding("renormalised", (), {"kept": measures.ratio, "larger": larger, **known, **_numbers(measures)})
+    return RolloutFinding("renormalised", (), {"kept": measures.ratio, "larger": larger, **known, **_numbers(measures)})
 
 
 def _may_cut(settings: dict[str, float], kept: float) -> bool:
@@ -391,7 +395,7 @@ def _may_cut(settings: dict[str, float], kept: float) -> bool:
     return kept >= _LEAST_KEPT
 
 
-def _standing_out(pairs: Sequence[Pair]) -> list[Finding]:
+def _standing_out(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     """Single responses, or all tokens from one position on, that differ far more than the others do."""
     means = [(measured([pair]).mean, pair[0].name) for pair in pairs]
     usual = float(np.median([mean for mean, _ in means])) if means else 0.0
@@ -399,7 +403,9 @@ def _standing_out(pairs: Sequence[Pair]) -> list[Finding]:
     alone = [name for mean, name in means if mean > least]
     if alone and 2 * len(alone) < len(means):
         worst = max(mean for mean, _ in means)
-        return [Finding("responses-stand-out", tuple(alone), {"count": len(alone), "mean": worst, "usual": usual})]
+        return [
+            RolloutFinding("responses-stand-out", tuple(alone), {"count": len(alone), "mean": worst, "usual": usual})
+        ]
     by_position: dict[int, list[float]] = {}
     for one, other in pairs:
         count = min(len(one.log_probs), len(other.log_probs))
@@ -419,4 +425,4 @@ def _standing_out(pairs: Sequence[Pair]) -> list[Finding]:
         return []
     cut = best[1]
     numbers = {"position": places[cut], "before": float(sizes[:cut].mean()), "behind": float(sizes[cut:].mean())}
-    return [Finding("from-a-position-on", (), numbers)]
+    return [RolloutFinding("from-a-position-on", (), numbers)]

@@ -11,26 +11,26 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Piece:
+class MatrixPiece:
     """What of one matrix of the trainer a rank holds; None: all rows, or all columns."""
 
     rows: slice | None = None
     columns: slice | None = None
 
 
-def pieces(numbers: Mapping[str, float], sizes: Sequence[int]) -> list[Piece]:
+def pieces(numbers: Mapping[str, float], sizes: Sequence[int]) -> list[MatrixPiece]:
     """For each of the fused matrices, which have ``sizes`` rows, what the rank of these ``numbers`` holds."""
     ranks, rank = int(numbers.get("tp_size", 1)), int(numbers.get("tp_rank", 0))
     if ranks <= 1 or not 0 <= rank < ranks:
-        return [Piece() for _ in sizes]
+        return [MatrixPiece() for _ in sizes]
     inputs = int(numbers.get("input_size_per_partition", 0))
     if 0 < inputs < int(numbers.get("input_size", 0)):
-        return [Piece(columns=slice(rank * inputs, (rank + 1) * inputs)) for _ in sizes]
+        return [MatrixPiece(columns=slice(rank * inputs, (rank + 1) * inputs)) for _ in sizes]
     rows = int(numbers.get("num_embeddings_per_partition", 0))
     if rows and rows < int(numbers.get("num_embeddings_padded", rows * ranks)):
-        return [Piece(rows=slice(rank * rows, (rank + 1) * rows)) for _ in sizes]
+        return [MatrixPiece(rows=slice(rank * rows, (rank + 1) * rows)) for _ in sizes]
     if not 0 < int(numbers.get("output_size_per_partition", 0)) < int(numbers.get("output_size", 0)):
-        return [Piece() for _ in sizes]
+        return [MatrixPiece() for _ in sizes]
     repeated = max(1, int(numbers.get("num_kv_head_replicas", 1)))
     done = []
     for place, size in enumerate(sizes):
@@ -38,5 +38,5 @@ def pieces(numbers: Mapping[str, float], sizes: Sequence[int]) -> list[Piece]:
         times = repeated if place else 1
         share = size * times // ranks
         first = (rank // times) * share
-        done.append(Piece(rows=slice(first, first + share)))
+        done.append(MatrixPiece(rows=slice(first, first + share)))
     return done

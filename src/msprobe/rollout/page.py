@@ -1,4 +1,4 @@
-"""``rollout.html``: the answer as one page, in the language that is asked for. What the sides say of names is text."""
+"""``rollout.html``: the answer as one page. What the sides say of names is text."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from html import escape
 
 from msprobe.foreign import html_page
 from msprobe.foreign.console import harmless
-from msprobe.messages import find, said, translated
+from msprobe.foreign.html_page import text
+from msprobe.messages import find, said
 from msprobe.rollout.compared import Operator
-from msprobe.rollout.contract import Finding, Status
+from msprobe.rollout.contract import RolloutFinding, RolloutStatus
 from msprobe.rollout.texts import advice, sentence
 
-_CLASSES: Mapping[Status, str] = {"agree": "good", "diverged": "bad", "incomparable": "warning"}
+_CLASSES: Mapping[RolloutStatus, str] = {"agree": "good", "diverged": "bad", "incomparable": "warning"}
 _STYLE = "body { max-width: 1100px; } .finding { margin: 10px 0; } .wrong { color: var(--bad); }"
 
 
 def page(
-    status: Status,
+    status: RolloutStatus,
     headline: str,
-    findings: Sequence[Finding],
+    findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
     operators: Mapping[str, Operator] | None = None,
 ) -> bytes:
@@ -28,29 +29,25 @@ def page(
     return "".join(html_page.page("msprobe rollout", body, style=_STYLE)).encode()
 
 
-def _text(text: str) -> str:
-    return escape(harmless(translated(text)))
-
-
 def _body(
-    status: Status,
+    status: RolloutStatus,
     headline: str,
-    findings: Sequence[Finding],
+    findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
     operators: Mapping[str, Operator],
 ) -> Iterator[str]:
-    yield f'<h1 class="{_CLASSES[status]}">{_text(headline)}</h1>'
+    yield f'<h1 class="{_CLASSES[status]}">{text(headline)}</h1>'
     for one in findings:
         message = find(one.name)
         code = "" if message is None else f"{message.code} {message.name}"
         names = ", ".join(one.responses)
-        shown = _text(said("of-responses", names)) if names else ""
-        yield f'<div class="finding"><code>{escape(code)}</code> {_text(sentence(one))}{shown}'
-        yield f'<div class="dim">{_text(advice(one))}</div></div>'
-    yield from (f"<p>{_text(one)}</p>" for one in remarks)
+        shown = text(said("of-responses", names)) if names else ""
+        yield f'<div class="finding"><code>{escape(code)}</code> {text(sentence(one))}{shown}'
+        yield f'<div class="dim">{text(advice(one))}</div></div>'
+    yield from (f"<p>{text(one)}</p>" for one in remarks)
     if operators:
         yield '<div class="scroll"><table>'
-        yield "".join(f"<th>{_text(said(name))}</th>" for name in _COLUMNS)
+        yield "".join(f"<th>{text(said(name))}</th>" for name in _COLUMNS)
         for path, line in sorted(operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
             yield "<tr>" + "".join(_cells(path, line)) + "</tr>"
         yield "</table></div>"
@@ -68,4 +65,4 @@ def _cells(path: str, line: Operator) -> Iterator[str]:
     wrong = f'<span class="wrong">{line.wrong}</span>' if line.wrong else "0"
     for cell in (str(line.rows), wrong, f"{line.bits:.1%}", *numbers):
         yield f'<td class="number">{cell}</td>'
-    yield f"<td>{_text(said(f'nearer-{line.nearer}'))}</td>"
+    yield f"<td>{text(said(f'nearer-{line.nearer}'))}</td>"

@@ -51,7 +51,7 @@ _TRAINER = (
     "policy_logprobs",
 )
 _EITHER = ("log_probs", "logprobs", "logps", "token_logprobs", "log_prob", "logprob", "logp")
-#: What a field holds -> the names it is known by, the most telling first.
+#: What a field holds -> the names it is known by, the most specific first.
 FIELDS: dict[str, tuple[str, ...]] = {
     "tokens": (
         *("response_ids", "responses", "completion_ids", "output_token_ids", "completion_token_ids"),

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from msprobe.messages import Wording, explained, find, joined, said, translated
-from msprobe.rollout.compared import Compared
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Finding, Measures
+from msprobe.rollout.compared import RolloutAnswer
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Measures, RolloutFinding
 from msprobe.rollout.responses import Responses
 
 _MOST_FINDINGS = 8
@@ -18,7 +18,7 @@ _MOST_NAMES = 5
 _MOST_KINDS = 3
 
 
-def sentence(finding: Finding) -> str:
+def sentence(finding: RolloutFinding) -> str:
     """What was found, in one sentence without a full stop."""
     message = find(finding.name)
     assert message is not None, finding.name
@@ -26,7 +26,7 @@ def sentence(finding: Finding) -> str:
     return said(message.name, *(values[name] for name in message.names))
 
 
-def advice(finding: Finding) -> str:
+def advice(finding: RolloutFinding) -> str:
     """What to do about it."""
     message = find(finding.name)
     return "" if message is None else explained(message.topic, "advice")
@@ -78,7 +78,7 @@ def headline(contract: Contract) -> str:
     return _one_after_the_other(first, of_weights, contract.coverage.sentence())
 
 
-def compared_headline(compared: Compared) -> str:
+def compared_headline(compared: RolloutAnswer) -> str:
     """Of a recorded engine."""
     read = compared.coverage.read
     if compared.all_findings:
@@ -112,7 +112,7 @@ def remarks(contract: Contract, engine: Responses, trainer: Responses) -> list[s
     return done
 
 
-def finding_lines(findings: Sequence[Finding]) -> list[str]:
+def finding_lines(findings: Sequence[RolloutFinding]) -> list[str]:
     """For each finding its code with the sentence, and what to do."""
     done = []
     for place, finding in enumerate(findings):
@@ -127,7 +127,7 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
     return done
 
 
-def compared_lines(compared: Compared, shows_operators: bool = False) -> list[str]:
+def compared_lines(compared: RolloutAnswer, shows_operators: bool = False) -> list[str]:
     """A recorded engine against a trainer's model."""
     findings = compared.all_findings
     done = [translated(compared_headline(compared)), *finding_lines(findings[:_MOST_FINDINGS])]
@@ -137,14 +137,14 @@ def compared_lines(compared: Compared, shows_operators: bool = False) -> list[st
     return [*done, *_operators(compared)] if shows_operators else done
 
 
-def compared_remarks(compared: Compared) -> list[str]:
+def compared_remarks(compared: RolloutAnswer) -> list[str]:
     """Measures of log-probs, and what else to know."""
     if compared.contract is None:
         return notes(compared)
     return [_measures(said("log-probs-engine-minus-trainer"), compared.contract.measures), *notes(compared)]
 
 
-def notes(compared: Compared) -> list[str]:
+def notes(compared: RolloutAnswer) -> list[str]:
     """What else to know of the answer."""
     stood_in = {path: line.stand_in for path, line in compared.operators.items() if line.stand_in}
     done: list[str] = [said("keys-of-the-trainer", sum(stood_in.values()), len(stood_in))] if stood_in else []
@@ -163,7 +163,7 @@ def _indented(text: str) -> str:
     return f"  {translated(text)}"
 
 
-def _operators(compared: Compared) -> list[str]:
+def _operators(compared: RolloutAnswer) -> list[str]:
     """A line for each module, those first whose sides have the fewest bits in common."""
     width = max((len(path) for path in compared.operators), default=0)
     head = translated(said("operators-module"))
@@ -206,7 +206,7 @@ def as_json(contract: Contract, engine: Responses, trainer: Responses) -> dict[s
     )
 
 
-def compared_json(compared: Compared) -> dict[str, Any]:
+def compared_json(compared: RolloutAnswer) -> dict[str, Any]:
     """For ``rollout.json`` and ``--json``: of a recorded engine."""
     return _tree(
         {
@@ -221,7 +221,7 @@ def compared_json(compared: Compared) -> dict[str, Any]:
     )
 
 
-def finding_json(one: Finding) -> dict[str, Any]:
+def finding_json(one: RolloutFinding) -> dict[str, Any]:
     """Code and name of the message, its sentence, the numbers, the responses, and what to do."""
     message = find(one.name)
     return {

@@ -29,7 +29,7 @@ _CERTAIN = 6.0
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedRecord:
     """What was found of one record. ``why``: in words, empty where it is right."""
 
     answered: Answered
@@ -41,7 +41,7 @@ def workers() -> Pool:
     return Pool([Task("", candidate=RECORDED)], _SECONDS)
 
 
-def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, Checked]:
+def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, CheckedRecord]:
     """The records of these calls in ``dump`` (a ``dump.json`` with task tensor), by their names
     (``Functional.linear.3.forward``) and in their order there. Raises MsprobeError where the dump cannot be read or no
     worker starts, and NotAvailableError for one of MindSpore.
@@ -54,7 +54,7 @@ def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, Check
     todo = [(key, requests.has_backward(key)) for key in keys]
     answers = list(pool.answers(todo, str(dump.absolute()))) if todo else []
     one_way = _one_way(answers)
-    found: dict[str, Checked] = {}
+    found: dict[str, CheckedRecord] = {}
     for answer in answers:
         for direction in _DIRECTIONS:
             if direction == "forward" or requests.has_backward(answer.key):
@@ -62,27 +62,27 @@ def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, Check
     return _in_order(requests, found)
 
 
-def _in_order(requests: Requests, found: dict[str, Checked]) -> dict[str, Checked]:
+def _in_order(requests: Requests, found: dict[str, CheckedRecord]) -> dict[str, CheckedRecord]:
     return {name: found[name] for name in requests.part.names() if name in found}
 
 
-def _checked(answer: Answer, direction: str, one_way: dict[str, tuple[float, str]]) -> Checked:
+def _checked(answer: Answer, direction: str, one_way: dict[str, tuple[float, str]]) -> CheckedRecord:
     rows = [row for row in answer.details if row[0].startswith(f"{answer.key}.{direction}.")]
     judged = [row for row in rows if len(row) > STATUS and row[STATUS] != "SKIP"]
     if not judged:
         reason = next((row[STATUS + 1] for row in rows if len(row) > STATUS + 1), answer.result[3])
-        return Checked("skipped", reason.strip())
+        return CheckedRecord("skipped", reason.strip())
     for row in judged:
         if row[STATUS].lower() == "error":
-            return Checked("wrong", row[STATUS + 1].strip())
+            return CheckedRecord("wrong", row[STATUS + 1].strip())
     for row in judged:
         pooled = one_way.get(_pool_of(answer, row))
         if pooled is not None and _goes_with(row, pooled[0]):
-            return Checked("wrong", pooled[1])
+            return CheckedRecord("wrong", pooled[1])
         if row[STATUS].lower() == "warning" and _certainty(row) >= _CERTAIN:
-            return Checked("wrong", row[STATUS + 1].strip())
+            return CheckedRecord("wrong", row[STATUS + 1].strip())
     warned = next((row for row in judged if row[STATUS].lower() == "warning"), None)
-    return Checked("right") if warned is None else Checked("unsure", warned[STATUS + 1].strip())
+    return CheckedRecord("right") if warned is None else CheckedRecord("unsure", warned[STATUS + 1].strip())
 
 
 def _goes_with(row: list[str], slope: float) -> bool:

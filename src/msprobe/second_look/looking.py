@@ -13,7 +13,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.paths import StrPath
 from msprobe.precheck.pool import Pool
-from msprobe.second_look.checking import Checked, check_calls, workers
+from msprobe.second_look.checking import CheckedRecord, check_calls, workers
 from msprobe.second_look.doubtful import Doubtful, RankOfStep, call_of, doubtful_calls, write_configurations
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
@@ -34,8 +34,8 @@ class Settled:
 
     entry: str
     answer: str
-    candidate: Checked
-    reference: Checked
+    candidate: CheckedRecord
+    reference: CheckedRecord
     #: The lines of the candidate's program that made the call, the innermost first.
     stack: tuple[str, ...] = ()
 
@@ -97,7 +97,9 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
     try:
         for entry, mine in sides[0].items():
             call = call_of(entry)
-            other = sides[1].get(theirs[call] + entry.removeprefix(call), Checked("skipped", said("call-not-recorded")))
+            other = sides[1].get(
+                theirs[call] + entry.removeprefix(call), CheckedRecord("skipped", said("call-not-recorded"))
+            )
             found.append(Settled(entry, _answer(mine, other), mine, other, tuple(part.stack(f"{call}.forward"))))
     finally:
         part.close()
@@ -117,7 +119,7 @@ def _part(folder: Path, place: RankOfStep) -> DumpPart:
         ) from problem
 
 
-def _answer(mine: Checked, other: Checked) -> str:
+def _answer(mine: CheckedRecord, other: CheckedRecord) -> str:
     if "skipped" in (mine.answered, other.answered):
         return "skipped"
     if "wrong" in (mine.answered, other.answered):

@@ -23,7 +23,7 @@ from msprobe.store.reader import Dump, open_dumps
 StepAndRank = tuple[int | None, int | str]
 #: Where copies from object storage lie in a collected dump.
 COPIES = ".copies"
-_MOST_TOLD = 4
+_MOST_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,14 @@ def _check(there: dict[StepAndRank, list[Dump]]) -> None:
         if len(dumps) > 1:
             twice.setdefault((step, tuple(str(dump) for dump in dumps)), []).append(rank)
     problems = []
-    for (step, paths), ranks in list(twice.items())[:_MOST_TOLD]:
+    for (step, paths), ranks in list(twice.items())[:_MOST_SHOWN]:
         where = "" if step is None else said("of-step", step)
         named: str = f'"{paths[0]}"'
         for path in paths[1:]:
             named = said("path-and-in", named, f'"{path}"')
         problems.append(_twice(ranks, where, named))
     if problems:
-        more = [said("collect-more-steps", len(twice) - _MOST_TOLD)] if len(twice) > _MOST_TOLD else []
+        more = [said("collect-more-steps", len(twice) - _MOST_SHOWN)] if len(twice) > _MOST_SHOWN else []
         hint = said("collect-give-folders")
         raise InvalidInputError(said("collect-ranks-twice", joined(" ", [*problems, *more, hint])))
     steps = {step for step, _ in there}
@@ -124,6 +124,6 @@ def _twice(ranks: Sequence[int | str], where: str, paths: str) -> str:
         return said("single-folder-at", where, paths)
     if len(ranks) == 1:
         return said("one-rank-at", ranks[0], where, paths)
-    shown = ", ".join(map(str, ranks[:_MOST_TOLD]))
-    more = said("numbers-in-all", len(ranks)) if len(ranks) > _MOST_TOLD else ""
+    shown = ", ".join(map(str, ranks[:_MOST_SHOWN]))
+    more = said("numbers-in-all", len(ranks)) if len(ranks) > _MOST_SHOWN else ""
     return said("several-ranks-at", Wording("{}{}", shown, more), where, paths)

@@ -22,7 +22,7 @@ _SECONDS_BETWEEN = 1.0
 _SECONDS_IDLE = 2.0
 
 _Job = tuple[list[str], Callable[[], None]]
-# Called with the least age in seconds of what is to go; tells in how many seconds to come again, or None.
+# Called with the least age in seconds of what is to go; says in how many seconds to come again, or None.
 _Tidy = Callable[[float], "float | None"]
 
 _tidiers: list[_Tidy] = []

@@ -39,7 +39,7 @@ def is_local_folder(folder: str | os.PathLike[str]) -> bool:
 
 
 def kind_of(descriptor: int) -> str:
-    """The kind of the file system of an open file, as ``ext4``; empty where the system does not tell."""
+    """The kind of the file system of an open file, as ``ext4``; empty where the system does not say."""
     device = os.fstat(descriptor).st_dev
     found = _known.get(device)
     if found is None:
@@ -62,7 +62,9 @@ def _kind_of_mount(descriptor: int) -> str:
 
 
 def _mount_of(descriptor: int) -> str:
-    """The number of the mount; files of btrfs and overlay have device numbers that no mount has. Empty if not told."""
+    """The number of the mount; files of btrfs and overlay have device numbers that no mount has. Empty if not
+    reported.
+    """
     with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}", encoding="utf-8") as file:
         for line in file:
             if line.startswith("mnt_id:"):

@@ -122,7 +122,7 @@ def _begin(begun: str, path: str, generation: int, first: bytes) -> Journal:
         os.fchmod(descriptor, FILE_MODE)
         is_local = file_systems.is_local(descriptor)
         if is_local:
-            # Before the first frame, which tells the owner: who is named there has the lock.
+            # Before the first frame, which says the owner: who is named there has the lock.
             locks.hold(descriptor)
         if _can_be_mapped(descriptor):
             with contextlib.suppress(_CannotBeMapped):
@@ -215,7 +215,7 @@ class MappedJournal:
         os.rename(self.path, path)
         self.path = path
         opening = _opening(generation, first)
-        # The first frame, which tells whose journal this is, stays legible until the new one is written over it.
+        # The first frame, which says whose journal this is, stays legible until the new one is written over it.
         for start in range(len(opening), self.size, _FIRST_CHUNK):
             end = min(start + _FIRST_CHUNK, self.size)
             self._map[start:end] = _ZEROS[: end - start]

@@ -315,4 +315,4 @@ def _extracted(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) 
 
 
 def _kind(value: object) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return said("value-of-type", "null" if value is None else type(value).__name__)

@@ -27,7 +27,7 @@ _PROCESS = re.compile(r"proc\d+")
 class Duty:
     """Which folders of ranks a process answers for: its own; the first process also for ranks that its run has not.
 
-    ``world``: how many ranks there are, 0 if that is not known. ``wants`` tells whether a rank is recorded at all.
+    ``world``: how many ranks there are, 0 if that is not known. ``wants`` says whether a rank is recorded at all.
     """
 
     rank: int | None
@@ -55,7 +55,7 @@ class Duty:
 def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty) -> tuple[list[int], str]:
     """Remove dumps of earlier runs, of steps from ``first_step`` on: earlier ones belong to a run that is resumed.
 
-    Files of a dump go, as their names tell them, and folders that are empty then; links are not followed. What a living
+    Files of a dump go, as their names say them, and folders that are empty then; links are not followed. What a living
     process writes or wrote stays. Returns the steps of which something was removed, and why something could not be
     (empty if all could).
     """
@@ -76,7 +76,7 @@ def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty)
 
 
 def _rank_folders(dump_path: Path, first_step: int, duty: Duty) -> Iterator[tuple[int, Path]]:
-    """The folders of ranks, with their steps, that the process answers for, as far as their names tell."""
+    """The folders of ranks, with their steps, that the process answers for, as far as their names say."""
     is_first, own = duty.is_first(), duty.own()
     with contextlib.suppress(OSError):
         for step, folder in layout.step_folders(dump_path):

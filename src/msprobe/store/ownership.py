@@ -1,13 +1,13 @@
 """Which process writes in which folder: never two in one.
 
-A process announces itself in a folder by its journal, which tells the owner at its beginning, and the finished
-``dump.json`` tells it at its end, so that a second process of the same job, which comes later, does not take the
+A process announces itself in a folder by its journal, which says the owner at its beginning, and the finished
+``dump.json`` says it at its end, so that a second process of the same job, which comes later, does not take the
 folder either. What a process left that lives no more is free: a job that was killed and begins anew gets its folders
 back, at once, on whichever machine and in whichever container. Whether an owner lives
 
-- the system tells, if it is the same start of the same machine and the same set of process numbers;
-- the lock on its journal tells, if it is on a disk of this machine: of another container, or of before a restart;
-- its journal itself tells on a disk that machines share, where it is touched every few seconds;
+- the system says, if it is the same start of the same machine and the same set of process numbers;
+- the lock on its journal says, if it is on a disk of this machine: of another container, or of before a restart;
+- its journal itself says on a disk that machines share, where it is touched every few seconds;
 - of a journal by an earlier version that none of this holds for, it is taken to live for a day.
 
 Who announces itself looks afterwards who else is there. Of two that come at once at least one sees the other, so
@@ -35,7 +35,7 @@ from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
 from msprobe.store.processes import Owner
 
-# A journal whose owner nothing can tell of is taken for a remnant when it is this old.
+# A journal whose owner nothing can report is taken for a remnant when it is this old.
 _FOREIGN_SECONDS = 24 * 3600.0
 # Processes that want the same folder and have the same number, each in a container of its own.
 _MOST_BESIDE = 64
@@ -47,7 +47,7 @@ _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
 
 # Folders that this process has, with the number of writers in each.
 _held: dict[str, int] = {}
-# Of owners of finished dumps that the system cannot tell of: whether they were writing another step.
+# Of owners of finished dumps that the system cannot report: whether they were writing another step.
 _busy: dict[Owner, bool] = {}
 # Reentrant: a writer that the garbage collector finds gives its folder back wherever we are.
 _held_lock = threading.RLock()
@@ -159,7 +159,7 @@ def _try(folder: Path, existing: layout.Existing, announce: Callable[[Path], _An
 
 
 def _take(folder: Path, existing: layout.Existing, ours: str, is_new: bool) -> Owner | None:
-    """Clear the folder, in which our journal is already, or tell who else has it."""
+    """Clear the folder, in which our journal is already, or say who else has it."""
     key = _key(folder)
     with _held_lock:
         if key in _held:
@@ -221,7 +221,7 @@ def _other_owner(folder: Path, ours: str) -> Owner | None:
         if name == ours or not layout.is_journal(name):
             continue
         with contextlib.suppress(OSError):
-            # One without an owner was cut short, or is of a version that named journals before they told it.
+            # One without an owner was cut short, or is of a version that named journals before they reported it.
             owner, written = _look(folder / name, from_end=False)
             if owner is not None and owner != me and _writes(owner, folder / name, time.time() - written, is_local):
                 return owner
@@ -307,7 +307,7 @@ def _owner_in(text: bytes) -> Owner | None:
 
 
 def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
-    """The owner that a file tells, and when the file was changed last."""
+    """The owner that a file says, and when the file was changed last."""
     with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if path.name.endswith(layout.COMPRESSED):

@@ -34,7 +34,7 @@ class DumpPart:
 
     A finished dump is read from its JSON files; one that was interrupted also from the journal that its
     writer left, in which case ``complete`` is False and ``lost`` says how many records of it could not be
-    read. A dump that mindstudio-probe wrote does not tell whether it is complete; it counts as such. ``partial``: a
+    read. A dump that mindstudio-probe wrote does not say whether it is complete; it counts as such. ``partial``: a
     JSON file that is cut off is read up to its last whole record, and counts as interrupted.
 
     Raises PathError or InvalidInputError, with the file and the place in it, when something is broken: at
@@ -196,7 +196,7 @@ class DumpPart:
         return self.tensor_path(data_name).is_file()
 
     def array(self, data_name: str, room: Room | None = None) -> Any:
-        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` tells.
+        """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` says.
         ``room``: see :func:`msprobe.store.values.read_values`.
         """
         # Here: a dump without files of values is read without numpy, which takes a third of the start.

@@ -18,9 +18,9 @@ _NAMESPACE = re.compile(r"pid:\[(\d+)\]")
 class Owner:
     """A process: its number, its host, and its start in clock ticks since boot (0 where not known).
 
-    ``boot`` tells one start of a machine from every other (empty where not known): containers of one machine share it,
-    whatever their host is called. ``namespace`` is the set of process numbers that the number is from, a container's
-    own. ``beats``: its journal is touched every few seconds (:mod:`msprobe.store.heartbeat`).
+    ``boot`` distinguishes one start of a machine from every other (empty where not known): containers of one machine
+    share it, whatever their host is called. ``namespace`` is the set of process numbers that the number is from, a
+    container's own. ``beats``: its journal is touched every few seconds (:mod:`msprobe.store.heartbeat`).
     """
 
     pid: int
@@ -88,7 +88,7 @@ def runs(owner: Owner) -> bool:
 
 
 def seconds_since_start() -> float:
-    """How long this process has been running; 0 where the system does not tell."""
+    """How long this process has been running; 0 where the system does not say."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         started = this_process().started
         if started > 0:
@@ -97,7 +97,7 @@ def seconds_since_start() -> float:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None where the system does not tell, or it is
+    """When the process started, in clock ticks since boot; None where the system does not say, or it is
     dead.
     """
     try:

@@ -19,7 +19,7 @@ from msprobe.store.part import DumpPart
 _STEP = re.compile(r"step(\d+)")
 _RANK = re.compile(r"rank(\d*)")
 _RANK_OR_PROCESS = re.compile(r"rank\d*|proc\d+")
-_TELLING = frozenset((*layout.MAIN_FILES, layout.STACK_FILE, layout.CONSTRUCT_FILE))
+_MARKING_FILES = frozenset((*layout.MAIN_FILES, layout.STACK_FILE, layout.CONSTRUCT_FILE))
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def open_dump(path: StrPath) -> Dump:
 
 
 def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
-    """Open several dumps. Raises one PathError that tells of all paths that lead to none."""
+    """Open several dumps. Raises one PathError that reports all paths that lead to none."""
     found: list[Dump] = []
     problems: list[str] = []
     for path in paths:
@@ -260,7 +260,7 @@ def _names_in(folder: Path) -> set[str]:
         return {
             entry.name
             for entry in entries
-            if entry.name in _TELLING or (layout.is_journal(entry.name) and entry.is_file(follow_symlinks=False))
+            if entry.name in _MARKING_FILES or (layout.is_journal(entry.name) and entry.is_file(follow_symlinks=False))
         }
 
 

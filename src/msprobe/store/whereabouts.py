@@ -20,7 +20,7 @@ _HIGHEST = 4
 
 
 def where_instead(given: Path) -> str:
-    """A sentence that tells where the dump is, seen from a path that leads to none; empty if none is near."""
+    """A sentence that says where the dump is, seen from a path that leads to none; empty if none is near."""
     try:
         text = (_below(given) or _above(given)) if os.path.lexists(given) else _beside(given)
     except OSError:

@@ -37,7 +37,7 @@ from msprobe.store.pieces import LENGTH, LENGTH_BITS, object_pieces, parent_piec
 _RECORD_DEPTH = 2
 _FRAMES_DEPTH = 2
 _PARENT_DEPTH = 1
-# A file is written again before the end of its step only when there is so much more to tell.
+# A file is written again before the end of its step only when there is so much more to say.
 _GROWTH = 1.25
 _MOST_ERROR_BYTES = 1 << 20
 

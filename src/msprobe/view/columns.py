@@ -128,7 +128,7 @@ def is_measured(leaf: Any) -> bool:
 
 
 def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None, int]:
-    """Largest element and norm of a row's results, and what flags its own record tells."""
+    """Largest element and norm of a row's results, and what flags its own record says."""
     event = row.event
     if event is None:
         return None, None, 0
@@ -153,7 +153,7 @@ def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None
             flags |= UNSET
         elif is_floating(leaf):
             if not_finite(leaf):
-                # What the check of a single run is content with is not told as a mistake either.
+                # What the check of a single run is content with is not reported as a mistake either.
                 flags |= IS_MASK if (values := bad(leaf)) and values.isdisjoint(counted) else IS_NOT_FINITE
             found = numbers(leaf)
             if found is not None:

@@ -44,7 +44,7 @@ def as_curves(
 ) -> list[dict[str, Any]]:
     """The curves of the overview; a size that no step has makes none. ``reference`` is empty for a single run.
 
-    ``rounding``: the relative difference that rounding may make of loss, gradients and weights, as the verdict tells
+    ``rounding``: the relative difference that rounding may make of loss, gradients and weights, as the verdict says
     it; None where it is not known.
     """
     allowed = rounded(rounding) if rounding else None

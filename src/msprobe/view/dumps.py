@@ -49,8 +49,8 @@ class Dumps(StepsSource):
         kept: Kept | None = None,
         noise: StrPath | None = None,
     ) -> None:
-        """``told``: what a comparison or a check says of them; ``noise``: the second healthy run that it was made with.
-        Raises PathError or InvalidInputError if that cannot be read.
+        """``reported``: what a comparison or a check says of them; ``noise``: the second healthy run that it was made
+        with. Raises PathError or InvalidInputError if that cannot be read.
         """
         self._dumps = candidate, reference
         self._answer = answer

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class JudgedStep:
     """What is known of one step of one rank: of the runs that have it, and of each pair of calls.
 
-    ``judged`` holds what the diagnosis says of each pair, by the candidate's record; ``makers`` tells which call made
+    ``judged`` holds what the diagnosis says of each pair, by the candidate's record; ``makers`` says which call made
     a tensor, for the candidate and for the reference, ``takers`` which calls take it; ``born`` the records in which NaN
     or infinities are born.
     """

@@ -15,7 +15,7 @@ from msprobe.view.grid import layers_of, rows_of_names, with_named
 from msprobe.view.judged import JudgedStep, judged_step
 from msprobe.view.rows import REFERENCE_ONLY, rows_of, take_apart
 
-#: The step in which runs part is looked at last, but for the next, which tells if it has an effect.
+#: The step in which runs part is looked at last, but for the next, which says if it has an effect.
 _LAST_STEPS = 2
 #: So many records are kept of a run on several ranks (170 MB or so): judging the one that is shown first again takes a
 #: small part of the time that all of them took.

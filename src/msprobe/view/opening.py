@@ -13,13 +13,13 @@ from msprobe.diagnose.steps.collector import no_collection
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.json_text import read_json
 from msprobe.lockstep import comparing
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
 from msprobe.view.dumps import Dumps
 from msprobe.view.kept import MOST_OF_RANKS, Kept
-from msprobe.view.source import Source
+from msprobe.view.source import PageSource
 from msprobe.view.steps_source import MOST_RECORDS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _MOST_VERDICT_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedComparison:
     """What else a user may ask of a comparison; see :func:`msprobe.diagnose.runs.compare_runs`.
 
     ``matches``: the folder for pairs made by hand; the current one if it is None.
@@ -48,13 +48,15 @@ class Wanted:
     matches: Path | None = None
 
 
-def open_source(paths: Sequence[StrPath], progress: Progress | None = None, wanted: Wanted | None = None) -> Source:
+def open_source(
+    paths: Sequence[StrPath], progress: Progress | None = None, wanted: WantedComparison | None = None
+) -> PageSource:
     """Open what a user wants to see, and compare or check it on the way.
 
     One path: a dump, a folder of results (``verdict.json`` or ``check.json``), or graph files. Two: two dumps, the
     candidate first. Raises PathError or InvalidInputError, with all that is wrong at once.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or WantedComparison()
     if not 1 <= len(paths) <= 2:
         raise InvalidInputError(said("view-paths-wrong", len(paths)))
     for path in paths:
@@ -77,12 +79,12 @@ def open_source(paths: Sequence[StrPath], progress: Progress | None = None, want
     return checked(_opened_alone(paths[0]), progress)
 
 
-def _demand_none(wanted: Wanted) -> None:
+def _demand_none(wanted: WantedComparison) -> None:
     """Raises InvalidInputError for what is wanted of a comparison alone."""
     of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
     given = [name for name, value in of_two.items() if value is not None]
     if given:
-        raise InvalidInputError(said("only-for-comparison", " and ".join(given)))
+        raise InvalidInputError(said("only-for-comparison", joined(" and ", given)))
 
 
 def _opened_alone(path: StrPath) -> Dump:
@@ -95,7 +97,7 @@ def _opened_alone(path: StrPath) -> Dump:
             raise
         if given.is_file():
             raise PathError(
-                said("nothing-to-view", given, " or ".join(VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
+                said("nothing-to-view", given, joined(" or ", VERDICT_FILES), ", ".join(GRAPH_SUFFIXES))
             ) from problem
         if not given.is_dir():
             raise
@@ -104,12 +106,14 @@ def _opened_alone(path: StrPath) -> Dump:
         ) from problem
 
 
-def compared(candidate: Dump, reference: Dump, progress: Progress | None = None, wanted: Wanted | None = None) -> Dumps:
+def compared(
+    candidate: Dump, reference: Dump, progress: Progress | None = None, wanted: WantedComparison | None = None
+) -> Dumps:
     """Two dumps, compared as ``msprobe compare`` does it."""
     from msprobe.diagnose.runs import compare_runs
     from msprobe.diagnose.verdict.readable import readable_verdict
 
-    wanted = wanted or Wanted()
+    wanted = wanted or WantedComparison()
     has_ranks = any(len(candidate.ranks(step)) > 1 for step in candidate.steps)
     kept = Kept(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
 
@@ -147,7 +151,7 @@ def _is_graph(path: StrPath) -> bool:
         try:
             return not _has_dump(given) and any(_has_graph_name(entry) for entry in given.iterdir())
         except OSError:
-            return False  # what cannot be read is told where it is opened
+            return False  # what cannot be read is reported where it is opened
     return _has_graph_name(given)
 
 
@@ -176,7 +180,7 @@ def _verdict_file(path: Path) -> Path | None:
     return None
 
 
-def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dumps:
+def _from_results(file: Path, progress: Progress | None, wanted: WantedComparison) -> Dumps:
     """The dumps that a result names, compared or checked again: the page needs them, not only what was said of them."""
     from msprobe.paths import check_readable_file
 
@@ -187,7 +191,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
         found = found["_propagation"]
     names = [found.get(key) if isinstance(found, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
-        raise InvalidInputError(said("no-result-of-msprobe", file, " and ".join(keys)))
+        raise InvalidInputError(said("no-result-of-msprobe", file, joined(" and ", keys)))
     paths, missing = [], []
     for name in names:
         # As it was given then, from the folder of the result, or from here.
@@ -199,7 +203,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: Wanted) -> Dump
             paths.append(path)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise PathError(said("dumps-of-result-gone", file, " and ".join(missing), verb))
+        raise PathError(said("dumps-of-result-gone", file, joined(" and ", missing), verb))
     dumps = open_dumps(paths)
     if overflow or len(dumps) == 1:
         _demand_none(wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.diagnose.verdict.common import Step
 from msprobe.errors import MsprobeError
-from msprobe.graph.communication import BOTH, RECEIVE, SEND, Call, Transfer, exchanges_of, transfers
+from msprobe.graph.communication import BOTH, RECEIVE, SEND, CommunicationCall, Transfer, exchanges_of, transfers
 from msprobe.store.reader import Dump
 
 _DIRECTIONS = {SEND: "send", RECEIVE: "receive", BOTH: "both"}
@@ -42,14 +42,14 @@ class Exchanges:
         ]
 
     def _read(self, step: Step) -> _Transfers:
-        calls: dict[int, list[Call]] = {}
+        calls: dict[int, list[CommunicationCall]] = {}
         for rank in self._dump.ranks(step):
             if not isinstance(rank, int):
                 continue
             try:
                 calls[rank] = _calls(self._dump, step, rank)
             except MsprobeError:
-                continue  # what cannot be read is told where that rank is shown
+                continue  # what cannot be read is reported where that rank is shown
         transferred, _ = transfers(calls, lambda rank, node: "")
         return {
             (rank, call.name): transferred[rank][call.node]
@@ -59,11 +59,11 @@ class Exchanges:
         }
 
 
-def _calls(dump: Dump, step: Step, rank: int) -> list[Call]:
+def _calls(dump: Dump, step: Step, rank: int) -> list[CommunicationCall]:
     part = dump.part(step, rank)
     try:
         return [
-            Call(number, name, exchanges)
+            CommunicationCall(number, name, exchanges)
             for number, name in enumerate(part.names())
             if name.startswith("Distributed.") and (exchanges := exchanges_of(name, part.record(name)))
         ]

@@ -30,7 +30,7 @@ from msprobe.errors import MsprobeError
 from msprobe.messages import said, translated
 from msprobe.view.entrance import Entrance
 from msprobe.view.page_files import Page
-from msprobe.view.source import NoSuchThingError, Source
+from msprobe.view.source import NoSuchThingError, PageSource
 from msprobe.view.unchanged import ChangedError
 
 #: A question is short: a name or two.
@@ -64,7 +64,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def application(source: Source, token: str, page: Page, hosts: tuple[str, ...] = ()) -> ASGIApp:
+def application(source: PageSource, token: str, page: Page, hosts: tuple[str, ...] = ()) -> ASGIApp:
     """The application that shows ``source`` to those who have ``token``.
 
     ``hosts``: names by which this machine may be asked besides those of itself; another name in ``Host`` or ``Origin``
@@ -135,7 +135,7 @@ class _Guard:
 class _Questions:
     """Reads what is asked from the address, and asks the source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PageSource) -> None:
         self._source = source
         self._answers: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._bytes = 0
@@ -151,7 +151,7 @@ class _Questions:
             known = self._answers.get(key)
             if known is not None:
                 self._answers.move_to_end(key)
-        # Asked all the same: it tells if a file has changed.
+        # Asked all the same: it says if a file has changed.
         found = self._source.place(index)
         if known is not None:
             return known
@@ -215,7 +215,7 @@ def _answer(ask: Answer, request: Request) -> Response:
     return _compressed(request, found)
 
 
-def _matched(source: Source) -> Callable[[Request], Awaitable[Response]]:
+def _matched(source: PageSource) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             body = await asyncio.wait_for(_body(request), QUESTION_SECONDS)
@@ -238,7 +238,7 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-def _match(source: Source, body: bytes) -> Any:
+def _match(source: PageSource, body: bytes) -> Any:
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as problem:

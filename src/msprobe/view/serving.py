@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from msprobe.distribution import install
 from msprobe.errors import InvalidInputError, NotAvailableError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.view.page_files import Page
-from msprobe.view.source import Source
+from msprobe.view.source import PageSource
 
 PACKAGES = ("starlette", "uvicorn")
 
@@ -24,7 +24,7 @@ def check_available() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise NotAvailableError(said("page-packages-missing", " and ".join(missing), verb, install("view")))
+        raise NotAvailableError(said("page-packages-missing", joined(" and ", missing), verb, install("view")))
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -72,7 +72,7 @@ def is_local(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def serve(source: Source, listening: socket.socket, token: str, host: str, ready: Callable[[], None]) -> None:
+def serve(source: PageSource, listening: socket.socket, token: str, host: str, ready: Callable[[], None]) -> None:
     """Answer until Ctrl-C (or SIGTERM). ``ready`` is called when the first question can be asked."""
     import uvicorn
 

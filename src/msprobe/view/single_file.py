@@ -14,7 +14,7 @@ from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.foreign.html_page import digest
 from msprobe.messages import in_both, said
 from msprobe.view.page_files import Page
-from msprobe.view.source import Json, Source
+from msprobe.view.source import Json, PageSource
 
 #: The rows whose details are in the file: the worst of all places.
 MOST_DETAILS = 2000
@@ -29,14 +29,14 @@ _CHARSET = '<meta charset="utf-8">'
 _WEIGHT = (0, 1, 2, 3, 7, 5, 4, 6)
 
 
-def single_file(source: Source, page: Page | None = None) -> bytes:
+def single_file(source: PageSource, page: Page | None = None) -> bytes:
     """The file. Raises MsprobeError if the page, or what it shows, cannot be read."""
     page = page or Page()
     source.wait()
     return with_data(page, embedded(source))
 
 
-def embedded(source: Source) -> Json:
+def embedded(source: PageSource) -> Json:
     """The answers that the file holds; see ``web/protocol.md``."""
     overview = source.overview()
     overview = {**overview, "can": {"picture": False, "match": False}}
@@ -73,7 +73,7 @@ def embedded(source: Source) -> Json:
     return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "lines": lines, "ranks": ranks}
 
 
-def _ranks(source: Source, places: dict[str, Json]) -> Json:
+def _ranks(source: PageSource, places: dict[str, Json]) -> Json:
     """The grids of the steps of which all ranks are in the file: of others, ranks would have to be judged for them."""
     heads = source.overview()["places"]
     steps = dict.fromkeys(head["step"] for head in heads)

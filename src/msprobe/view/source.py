@@ -13,7 +13,7 @@ class NoSuchThingError(MsprobeError):
     """A place, a row or a tensor was asked for that there is not."""
 
 
-class Source(Protocol):
+class PageSource(Protocol):
     """Answers the questions of the page (``web/protocol.md``); every method may be called by several threads at once.
 
     All raise MsprobeError: :class:`NoSuchThingError` for what there is not, and

@@ -152,7 +152,7 @@ class StepsSource(ABC):
         """Judge what the page shows first: the place of the first finding, or the first of all."""
         findings = (self._verdict or {"findings": []})["findings"]
         first = next((one["place"] for one in findings if one["place"] is not None), 0)
-        with contextlib.suppress(MsprobeError):  # the page tells it where it is asked for
+        with contextlib.suppress(MsprobeError):  # the page says it where it is asked for
             if self.places:
                 self._columns_of(first)
 
@@ -168,7 +168,7 @@ class StepsSource(ABC):
         return found
 
     def tensors(self, index: int) -> list[tuple[int, Json]]:
-        """All tensors and arguments of a place, as :meth:`node` tells them, each with the number of its row."""
+        """All tensors and arguments of a place, as :meth:`node` says them, each with the number of its row."""
         with self._judged(index) as step, no_collection():
             return [(row.number, one) for row in step.rows for one in tensors_of(step, row, self.is_single)]
 
@@ -297,7 +297,7 @@ class StepsSource(ABC):
 
 
 def _title(paths: Sequence[str]) -> str:
-    """As much of the ends of paths as it takes to tell them apart."""
+    """As much of the ends of paths as it takes to distinguish them."""
     parts = [Path(path).absolute().parts for path in paths]
     for count in range(1, max(map(len, parts)) + 1):
         ends = ["/".join(one[-count:]) for one in parts]

@@ -1,7 +1,7 @@
 """Graph files (``.vis``, ``.vis.db``), ours and of mindstudio-probe, as a source of the page.
 
 Their nodes become records again, and these are judged as those of dumps are; which of them answer to each other is what
-the file says. Nothing in the file tells a verdict, so there is none.
+the file says. Nothing in the file is a verdict, so there is none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 
 SUFFIXES = (".vis", ".vis.db")
-#: Step and rank; None and ``rank`` where a file does not tell them.
+#: Step and rank; None and ``rank`` where a file does not say them.
 _At = tuple[int | None, int | str]
 _SOURCES = ("NPU", "Bench")
 _MODULE, _CALL = 0, 1
@@ -60,7 +60,7 @@ class GraphFiles(StepsSource):
                 place = self._graphs.setdefault(at, {})
                 if graph.source not in _SOURCES:
                     raise InvalidInputError(
-                        said("graph-source-unknown", file.path, graph.source[:60], " and ".join(_SOURCES))
+                        said("graph-source-unknown", file.path, graph.source[:60], joined(" and ", _SOURCES))
                     )
                 if graph.source in place:
                     raise InvalidInputError(
@@ -110,7 +110,7 @@ class GraphFiles(StepsSource):
 
 
 def _order(at: _At) -> tuple[int, int]:
-    """By number; what a file does not tell comes first."""
+    """By number; what a file does not say comes first."""
     step, rank = at
     return -1 if step is None else step, rank if isinstance(rank, int) else -1
 

@@ -15,7 +15,7 @@ from msprobe.report.phrases import clean
 if TYPE_CHECKING:
     from msprobe.diagnose.check import CheckResult
 
-#: Further findings are counted, not told: nobody reads them.
+#: Further findings are counted, not reported: nobody reads them.
 MOST_FINDINGS = 500
 
 Places = Callable[[Finding], int | None]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from coded_texts import pieces_of
 
-from msprobe.capture.outcome import Outcome, numbers_text
+from msprobe.capture.outcome import RecordingOutcome, numbers_text
 from msprobe.config.settings import Settings
 from msprobe.messages import arguments_of, code_of, said
 
 
 def run(
-    outcome: Outcome, settings: Settings, steps: int, rank: int | None = None, world: int = 1, first: int = 0
+    outcome: RecordingOutcome, settings: Settings, steps: int, rank: int | None = None, world: int = 1, first: int = 0
 ) -> None:
     """What a session tells while a program of so many steps runs."""
     for step in range(first, steps):
@@ -39,7 +39,7 @@ def test_numbers_are_told_in_few_words(numbers: list[int], text: str) -> None:
 
 
 def test_nothing_is_said_twice(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
     ((is_warning, line),) = outcome.lines(settings)
     assert not is_warning
@@ -59,7 +59,7 @@ def test_nothing_is_said_twice(tmp_path: Path) -> None:
 
 
 def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
     outcome.reached(2, None, 1)
     outcome.written(str(tmp_path), 2, 4, failed=True)
@@ -71,7 +71,7 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
 
 
 def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     for step, records in enumerate([30, 12, 0, 0]):
         outcome.reached(step, None, 1)
         outcome.written(str(tmp_path), step, 0, failed=True)
@@ -84,7 +84,7 @@ def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
 
 
 def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), task="tensor")
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), task="tensor")
     for step, lacks in enumerate([False, True]):
         outcome.reached(step, None, 1)
         outcome.written(str(tmp_path), step, 5, failed=False, lacks_tensors=lacks)
@@ -95,7 +95,7 @@ def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
 
 
 def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), task="overflow_check")
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), task="overflow_check")
     outcome.reached(0, None, 1)
     outcome.written(str(tmp_path), 0, 0, failed=False)
     ((_, line),) = outcome.lines(settings)
@@ -104,7 +104,7 @@ def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
 
 
 def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     for step in range(3):
         outcome.reached(step, None, 1)
         outcome.written(str(tmp_path), step, 0, failed=True)
@@ -112,7 +112,7 @@ def test_if_every_step_failed_there_is_no_dump(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
     outcome.written(str(tmp_path), 2, 4, failed=False)
     outcome.written(str(tmp_path), 2, 7, failed=True)
@@ -124,7 +124,7 @@ def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> Non
 
 
 def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 3)
     run(outcome, settings, 2)
     ((_, line),) = outcome.lines(settings)
@@ -134,7 +134,7 @@ def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("every", [1, 7])
 def test_many_steps_take_no_more_room_than_few(tmp_path: Path, every: int) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
 
     def grow(steps: range) -> int:
         tracemalloc.start()
@@ -159,19 +159,19 @@ def test_steps_of_earlier_runs_are_named(tmp_path: Path) -> None:
         if name != "step9/rank":
             (tmp_path / name / "dump.json").touch()
     (tmp_path / "step9" / "rank" / "dump-1-a.journal").touch()
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 2)
     assert said("steps-of-earlier-runs", "steps 7, 9") in outcome.lines(settings)[0][1]
 
 
 def test_steps_that_never_came(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), steps=(100,))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), steps=(100,))
     run(outcome, settings, 5)
     assert outcome.lines(settings) == [(True, said("steps-asked-for-only", "step 100", 4))]
 
 
 def test_after_as_many_hits_as_were_asked_for_no_step_is_missed(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), steps=(0, 100))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), steps=(0, 100))
     run(outcome, settings, 1)
     outcome.is_enough = True
     assert [is_warning for is_warning, _ in outcome.lines(settings)] == [False]
@@ -181,7 +181,7 @@ def test_ranks_that_there_are_not(tmp_path: Path) -> None:
     settings = Settings(dump_path=str(tmp_path), ranks=(0, 8))
     line = said("ranks-not-there", "rank 8", said("program-of-ranks", 3))
     for rank in range(4):
-        outcome = Outcome()
+        outcome = RecordingOutcome()
         run(outcome, settings, 1, rank, world=4)
         told = outcome.lines(settings)
         assert ((True, line) in told) == (rank == 0)
@@ -189,13 +189,13 @@ def test_ranks_that_there_are_not(tmp_path: Path) -> None:
 
 
 def test_a_single_process_is_rank_0(tmp_path: Path) -> None:
-    outcome, settings = Outcome(), Settings(dump_path=str(tmp_path), ranks=(3,))
+    outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), ranks=(3,))
     run(outcome, settings, 1)
     assert outcome.lines(settings) == [(True, said("ranks-asked-for-only", "rank 3", said("program-of-one-process")))]
 
 
 def test_a_recording_that_never_began() -> None:
-    outcome = Outcome()
+    outcome = RecordingOutcome()
     assert outcome.lines(Settings()) == [(True, said("no-dump-written", said("never-started")))]
-    debug = Outcome().lines(Settings(level="debug"))
+    debug = RecordingOutcome().lines(Settings(level="debug"))
     assert debug == [(True, said("no-dump-written", said("never-saved")))]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from coded_texts import mentions, raising
 from unit.view.pages import pair
 
 from msprobe import cli
@@ -133,7 +133,7 @@ def test_a_missing_package_is_named_before_the_work(
     words = said(capsys, tmp_path / "nothing")
     install = "pip install 'msprobe-debugger[view]'"
     assert mentions(words, "page-packages-missing", missing="uvicorn", install=install)
-    with pytest.raises(NotAvailableError):
+    with raising(NotAvailableError, "page-packages-missing", missing="uvicorn", install=install):
         serving.check_available()
 
 

@@ -15,7 +15,7 @@ from hand_made import write_part
 
 from msprobe.cli import main
 from msprobe.compare.problems import InvalidArgumentError, TaskMismatchError
-from msprobe.compare.training_inference import Piece, collect, compare_training, joint_statistics
+from msprobe.compare.training_inference import DumpedTensor, collect, compare_training, joint_statistics
 from msprobe.messages import said
 from msprobe.report.consistent_sheet import consistent_check
 from msprobe.store.part import DumpPart
@@ -203,8 +203,8 @@ def test_the_command_compares_ranks(tmp_path: Path, words: list[str], status: in
         assert not (tmp_path / "out").exists()
 
 
-def piece(shape: tuple[int, ...], *statistics: float | None) -> Piece:
-    return Piece("x", "x", "torch.float32", shape, None, statistics, None)
+def piece(shape: tuple[int, ...], *statistics: float | None) -> DumpedTensor:
+    return DumpedTensor("x", "x", "torch.float32", shape, None, statistics, None)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def piece(shape: tuple[int, ...], *statistics: float | None) -> Piece:
     ],
 )
 def test_statistics_of_several_tensors_are_those_of_all_their_values(
-    pieces: tuple[Piece, ...], expected: Mapping[str, Any]
+    pieces: tuple[DumpedTensor, ...], expected: Mapping[str, Any]
 ) -> None:
     assert joint_statistics(pieces) == expected
 

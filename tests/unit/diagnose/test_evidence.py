@@ -20,12 +20,12 @@ from msprobe.diagnose.evidence import (
     Fact,
     Listed,
     Movement,
-    Named,
+    NamedFact,
     NoEffect,
     OneSide,
     OtherArguments,
-    Result,
-    Seen,
+    ResultFact,
+    SeenFact,
     Setting,
     as_json,
     because,
@@ -43,16 +43,16 @@ TENSOR = {
     "Mean": 0.5,
     "Norm": 1,
 }
-SEEN = Seen(Difference("input.0", "value", TENSOR, {**TENSOR, "Max": 2.0}, 0.5))
+SEEN = SeenFact(Difference("input.0", "value", TENSOR, {**TENSOR, "Max": 2.0}, 0.5))
 EVERY: list[Fact] = [
     SEEN,
-    Result(0.5, 0.1, "output.0", 0.0),
+    ResultFact(0.5, 0.1, "output.0", 0.0),
     Effect(0.5, 0.1),
     OtherArguments((Difference("input.eps", "argument", 1e-5, 1e-6),)),
     OneSide(("Torch.abs.0.forward",), ()),
     Because("clipping"),
     Setting(0.1, 0.2, "lr"),
-    Named("parameter", "norm.weight"),
+    NamedFact("parameter", "norm.weight"),
     Listed("parameters", [f"p{number}" for number in range(300)]),
     Movement(0.2, None),
     NoEffect(3, 0.0),
@@ -67,26 +67,26 @@ def test_every_kind_of_fact_can_be_written():
 
 
 def test_facts_are_written_under_the_documented_names():
-    told = as_json([Result(0.5, 0.1, "output.0", 0.0), *because("random"), *because(None), SEEN])
+    told = as_json([ResultFact(0.5, 0.1, "output.0", 0.0), *because("random"), *because(None), SEEN])
     assert list(told) == [
         *("slot", "difference", "inputs_differ_by", "explained", "cause"),
         *("relative_difference", "candidate", "reference"),
     ]
     assert told["reference"]["Max"] == 2.0
-    assert "slot" not in as_json([Result(0.5, 0.1)])
+    assert "slot" not in as_json([ResultFact(0.5, 0.1)])
     assert len(as_json([EVERY[8]])["parameters"]) == 200
 
 
 @pytest.mark.parametrize(("found", "expected"), [(0.1, True), (0.2, False), (math.inf, False)])
 def test_a_result_is_explained_up_to_what_rounding_may_do(found, expected):
-    assert Result(found, 0.1).is_explained is expected
+    assert ResultFact(found, 0.1).is_explained is expected
 
 
 def test_a_finding_knows_its_facts():
     finding = Finding("argument", "text", "where", facts=tuple(EVERY))
-    assert finding.fact(Result) == EVERY[1]
+    assert finding.fact(ResultFact) == EVERY[1]
     assert finding.cause == "clipping"
-    assert Finding("argument", "text", "where").fact(Result) is None
+    assert Finding("argument", "text", "where").fact(ResultFact) is None
     more = finding.with_fact("another", Effect(1.0, 0.5))
     assert more.message == "another"
     assert more.evidence == {"effect": 1.0, "effect_explained": 0.5}

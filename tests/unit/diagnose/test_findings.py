@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msprobe.diagnose.findings import KINDS, Finding, Kind, Status, Verdict, plain
+from msprobe.diagnose.findings import KINDS, Finding, FindingKind, Status, Verdict, plain
 from msprobe.messages import explained
 
 
@@ -19,7 +19,7 @@ def test_exit_codes(status: Status, code: int) -> None:
 
 
 def test_every_kind_is_explained() -> None:
-    assert set(KINDS) == set(get_args(Kind))
+    assert set(KINDS) == set(get_args(FindingKind))
     meanings = [explained(f"kind:{kind}", "meaning") for kind in KINDS]
     assert all(text and not text.endswith(".") for text in meanings)
 
@@ -69,3 +69,10 @@ def test_all_evidence_is_json(evidence: Any) -> None:
     verdict = Verdict("diverged", "a", "b", (Finding("data", "m", where="w", evidence={"e": evidence}),))
     text = json.dumps(verdict.to_json(), allow_nan=False)
     assert json.loads(text)["findings"][0]["kind"] == "data"
+
+
+def test_counts_are_found_by_their_former_names() -> None:
+    """``verdict.json`` had ``victim`` and ``guilty``; programs that read these still do."""
+    summary = Verdict("diverged", "a", "b", summary={"explained": 4, "unexplained": 2}).to_json()["summary"]
+    assert summary == {"explained": 4, "unexplained": 2, "victim": 4, "guilty": 2, "kinds": {}}
+    assert Verdict("incomparable", "a", "b").to_json()["summary"] == {"kinds": {}}

@@ -249,10 +249,10 @@ def test_without_construct_json_calls_are_compared_as_one_row(tmp_path: Path) ->
         assert "has no construct.json" in verdict.notes[0]
 
 
-def test_progress_is_told_for_each_part(tmp_path: Path) -> None:
-    heard: list[str] = []
-    compare(tmp_path, [Plan(steps=2), Plan(steps=2)], [Plan(steps=2), Plan(steps=2)], progress=heard.append)
-    assert heard == [said("job-of-jobs", f"step {n // 2}, rank {n % 2}", n + 1, 4) for n in range(4)]
+def test_progress_gets_each_rank_of_each_step(tmp_path: Path) -> None:
+    places: list[str] = []
+    compare(tmp_path, [Plan(steps=2), Plan(steps=2)], [Plan(steps=2), Plan(steps=2)], progress=places.append)
+    assert places == [said("job-of-jobs", f"step {n // 2}, rank {n % 2}", n + 1, 4) for n in range(4)]
 
 
 def test_parts_in_common(tmp_path: Path) -> None:

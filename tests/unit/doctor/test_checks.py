@@ -15,14 +15,14 @@ from command_line import call
 from msprobe import distribution
 from msprobe.children import starting
 from msprobe.doctor import checks, devices
-from msprobe.doctor.findings import Finding
+from msprobe.doctor.findings import DoctorFinding
 
 
 @pytest.fixture(autouse=True)
 def _no_devices(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing torch in a process of its own takes seconds."""
     if "real_devices" not in request.fixturenames:
-        monkeypatch.setattr(devices, "of_devices", lambda: None)
+        monkeypatch.setattr(devices, "check_devices", lambda: None)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return found
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[DoctorFinding]) -> DoctorFinding:
     assert len(found) == 1, found
     return found[0]
 
@@ -78,7 +78,7 @@ def test_pairs_of_versions(
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 11, 7))
     versions.update(installed)
-    found = only(list(checks.of_frameworks()))
+    found = only(list(checks.check_frameworks()))
     assert (found.code, found.status) == (code, status)
     assert status == "ok" or code == "mindspore" or found.remedy
 
@@ -88,12 +88,12 @@ def test_mindspore_on_a_python_that_it_is_not_made_for(
 ) -> None:
     versions.update({"mindspore": "2.10.0", "numpy": "1.26.4"})
     monkeypatch.setattr(sys, "version_info", (3, 13, 0))
-    assert only(list(checks.of_frameworks())).status == "warning"
+    assert only(list(checks.check_frameworks())).status == "warning"
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_and_one_that_can_be_made_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = list(checks.of_folders([tmp_path / "file" / "dump", tmp_path / "new" / "dump", tmp_path]))
+    found = list(checks.check_folders([tmp_path / "file" / "dump", tmp_path / "new" / "dump", tmp_path]))
     assert [finding.status != "error" for finding in found] == [False, True, True]
     assert not (tmp_path / "new").exists()
     assert call("doctor", "-o", tmp_path / "file" / "dump").returncode == 1
@@ -114,19 +114,19 @@ def test_the_command_of_a_different_package_is_an_error(
     """Ours in a different environment works, and is not the one that is asked."""
     script(tmp_path / "bin", module)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin")
-    assert checks.of_command().status == status
+    assert checks.check_command().status == status
 
 
 def test_a_command_that_is_not_on_the_path_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert checks.of_command().status == "warning"
+    assert checks.check_command().status == "warning"
 
 
 def test_an_extension_that_is_switched_off_is_a_warning_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from msprobe.capture import native
 
     monkeypatch.setattr(native, "unused_because", "switched off by MSPROBE_NATIVE=0")
-    found = checks.of_extension()
+    found = checks.check_extension()
     assert (found.status, found.data["in_use"]) == ("warning", False)
     assert found.remedy == ("unset MSPROBE_NATIVE",)
 
@@ -157,7 +157,7 @@ def test_shared_and_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.
     assert distribution.shared_files("mindstudio-probe", [str(tmp_path)]) == ["msprobe/first.py"]
     assert distribution.damaged_files([str(tmp_path)]) == ["msprobe/first.py", "msprobe/second.py"]
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    neighbour, files = only(list(checks.of_neighbours())), only(list(checks.of_files()))
+    neighbour, files = only(list(checks.check_neighbours())), only(list(checks.check_files()))
     assert neighbour.status == files.status == "error"
     assert neighbour.data["shared"] == ["msprobe/first.py"]
     assert len(neighbour.remedy) == 2
@@ -238,7 +238,7 @@ def test_a_framework_that_breaks_when_it_is_imported_is_an_error(
         return {**found, "PYTHONPATH": os.pathsep.join([str(tmp_path), found.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
 
     monkeypatch.setattr(starting, "child_environment", environment)
-    found = devices.of_devices()
+    found = devices.check_devices()
     assert found is not None
     assert found.status == status
     if status == "ok":

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError, Limits
@@ -46,7 +47,7 @@ def test_the_user_raises_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "many", "1e9"])
 def test_a_factor_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("MSPROBE_LIMIT", text)
-    with pytest.raises(InvalidInputError):
+    with raising(InvalidInputError, "limit-factor-wrong", text=text):
         Budget("a file")
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ def test_links_may_lead_into_folders_that_are_allowed(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "folder" / "x").symlink_to("../blobs/x")
     assert inside(tmp_path / "folder", "x", "index.json", [tmp_path / "blobs"])
-    with pytest.raises(InvalidInputError):
+    with raising(InvalidInputError, "file-outside-folder", named_by="index.json", name="x"):
         inside(tmp_path / "folder", "x", "index.json")
 
 

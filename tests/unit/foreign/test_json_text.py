@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError, Limits
@@ -82,7 +83,7 @@ def test_brackets_in_texts_are_no_containers() -> None:
 
 
 def test_escaped_quotes_do_not_hide_depth() -> None:
-    with pytest.raises(InvalidInputError):
+    with raising(InvalidInputError, "reading-over-budget", shown="a text", limit=200):
         parse_json('["\\\\",' * 500 + "0" + "]" * 500, "a text")
 
 
@@ -105,12 +106,12 @@ def test_the_budget_counts_values_and_bytes() -> None:
 
 
 def test_what_is_missing_or_no_file_is_a_path_error(tmp_path: Path) -> None:
-    with pytest.raises(PathError):
+    with raising(PathError, "database-missing", path=str(tmp_path / "none.json")):
         read_json(tmp_path / "none.json")
-    with pytest.raises(PathError):
+    with raising(PathError, "special-file", mode="a folder"):
         read_json(tmp_path)
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(PathError):
+    with raising(PathError, "special-file", mode="a pipe"):
         read_json(tmp_path / "pipe.json")
     assert read_json_if_there(tmp_path / "none.json") is None
     assert read_json_if_there(tmp_path / "pipe.json") is None

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msprobe.compare.rank_runs import MOST_LISTED, in_runs
-from msprobe.graph.communication import Call, exchanges_of, partners
+from msprobe.graph.communication import CommunicationCall, exchanges_of, partners
 from msprobe.graph.graph_files import read_graph_file
 
 _GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": "g"}
@@ -34,7 +34,9 @@ def record(*arguments: Any, **keywords: Any) -> dict[str, Any]:
 def found(*ranks: dict[str, Any]) -> tuple[dict[int, dict[str, Any]], int]:
     """The partners by rank and name, and how many transfers have none."""
     calls = {
-        rank: [Call(node, name, exchanges_of(name, one)) for node, (name, one) in enumerate(records.items())]
+        rank: [
+            CommunicationCall(node, name, exchanges_of(name, one)) for node, (name, one) in enumerate(records.items())
+        ]
         for rank, records in enumerate(ranks)
     }
     result, alone = partners(calls, lambda rank, node: "0")
@@ -184,7 +186,7 @@ def of_one_group(ranks: int, rated: Any = lambda rank, node: "0") -> dict[int, A
     """What files hold of a collective over so many ranks, by rank."""
     group = {"type": "torch.ProcessGroup", "group_ranks": list(range(ranks)), "group_id": "g"}
     exchanges = exchanges_of(_COLLECTIVE, record(group=group))
-    result, _ = partners({rank: [Call(0, _COLLECTIVE, exchanges)] for rank in range(ranks)}, rated)
+    result, _ = partners({rank: [CommunicationCall(0, _COLLECTIVE, exchanges)] for rank in range(ranks)}, rated)
     return {rank: by_node[0] for rank, by_node in result.items()}
 
 

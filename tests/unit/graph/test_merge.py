@@ -17,7 +17,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.graph.graph_files import FileNode, read_graph_file
 from msprobe.graph.merge.layout import Layout
 from msprobe.graph.merge.together import merge_ranks
-from msprobe.graph.side import Side, read_side
+from msprobe.graph.side import GraphOfSide, read_side
 from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
@@ -43,11 +43,11 @@ def stage(folder: Path, layers: int, value: float, names: tuple[str, ...] = ()) 
     return folder
 
 
-def sides_of(place: Path, count: int) -> list[Side]:
+def sides_of(place: Path, count: int) -> list[GraphOfSide]:
     return [read_side(open_dump(place / f"rank{rank}").part()) for rank in range(count)]
 
 
-def outputs(side: Side, name: str) -> Any:
+def outputs(side: GraphOfSide, name: str) -> Any:
     return side.outputs[side.tree.numbers[name]][0][1]
 
 

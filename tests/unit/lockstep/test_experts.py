@@ -15,7 +15,7 @@ from coded_texts import mentions, pieces_of
 from torch import nn
 from torch.nn import functional as F
 
-from msprobe.lockstep.confirm import Named, confirmed
+from msprobe.lockstep.confirm import NamedCalls, confirmed
 from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger
 
@@ -161,7 +161,7 @@ def test_other_running_averages_are_no_harmless_difference(reference: Path, tmp_
 
 def test_running_averages_are_confirmed_by_the_steps_that_follow(tmp_path: Path) -> None:
     reference = record(partial(train, steps=2), tmp_path / "reference")
-    named = Named(("Functional.batch_norm.0.forward",), reference)
+    named = NamedCalls(("Functional.batch_norm.0.forward",), reference)
 
     in_lockstep(partial(train, ("momentum",), steps=2), reference, tmp_path / "own", only=",".join(named.entries))
 

@@ -230,7 +230,7 @@ def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
         region.end(further, True)
 
     healthy = Healthy(StepAccount([region.to_json()]))
-    assert region.untold == ([] if further else ["Tensor.__add__.0.forward"])
+    assert region.unreported == ([] if further else ["Tensor.__add__.0.forward"])
     for number, is_told in enumerate((bool(further), True)):
         name = f"Tensor.__add__.{number}.forward"
         finding = Finding("structure", "it does something else", name, name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 
 import pytest
 from text_counts import ROOT, counts, known
@@ -64,4 +66,38 @@ def test_texts_of_the_source_have_no_banned_words_where_users_meet_them() -> Non
                 for text in ast.walk(node.exc):
                     if isinstance(text, ast.Constant) and isinstance(text.value, str) and _BANNED.search(text.value):
                         bad.append(f"{file.relative_to(ROOT)}:{text.lineno}: {text.value[:80]}")
+    assert bad == []
+
+
+#: Of names, comments and docstrings: they have the words of the field, too. Gradients do arrive.
+_BANNED_IN_CODE = re.compile(
+    r"(?<![a-z])(told|tell|tells|telling|accus(?:e|es|ed|ing)|guilty|victims?|astray)(?![a-z])|what (?:goes|came) in\b",
+    re.IGNORECASE,
+)
+#: A method of files; names in JSON that programs read.
+_NAMES_OF_OTHERS = {"tell"}
+
+
+def test_names_and_comments_have_the_words_of_the_field() -> None:
+    """Each file once, without a process: names, comments and docstrings of ``src``."""
+    bad = []
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        text = file.read_text("utf-8")
+        if not _BANNED_IN_CODE.search(text):
+            continue
+        prose = [
+            (token.start[0], token.string)
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type == tokenize.COMMENT or (token.type == tokenize.NAME and token.string not in _NAMES_OF_OTHERS)
+        ]
+        prose += [
+            (node.lineno, node.value.value)
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ]
+        bad += [
+            f"{file.relative_to(ROOT)}:{line}: {found[0]}"
+            for line, each in prose
+            if (found := _BANNED_IN_CODE.search(each))
+        ]
     assert bad == []

@@ -129,7 +129,7 @@ def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(
 
     broken = ops.Custom(graph_probes._reporting, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
     alone = train("step")
-    monkeypatch.setattr(graph_probes, "_tell", broken)
+    monkeypatch.setattr(graph_probes, "_report", broken)
     assert train("step", record(level="L0")) == alone
     assert not (record.end().folder / "graph").exists()
     assert mentions(capsys.readouterr().out, "cells-cannot-be-compiled") == 1

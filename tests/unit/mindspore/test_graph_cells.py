@@ -467,7 +467,7 @@ def test_what_cannot_be_compiled_with_ours_is_compiled_without(
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     wanted = model(batch()).asnumpy()
     broken = ops.Custom(graph_probes._reporting, out_shape=refuse, out_dtype=refuse, func_type="pyfunc")
-    monkeypatch.setattr(graph_probes, "_tell", broken)
+    monkeypatch.setattr(graph_probes, "_report", broken)
     assert train(record(level="L0")) == alone
     assert record.end().names() == []
     debugger = record(level="L0")

@@ -92,7 +92,7 @@ def test_what_has_no_statistics_is_refused_and_leaves_nothing(tmp_path: Path) ->
     write_part(tmp_path / "dump" / "step0" / "rank0", {"Torch.exp.0.forward": call(whole, out=whole)}).close()
     with raising(InvalidInputError, "dump-without-float-statistics"):
         dump_to_database(tmp_path / "dump", tmp_path / "out")
-    with pytest.raises(MsprobeError):
+    with raising(MsprobeError, "dump-missing", path=str(tmp_path / "nothing")):
         dump_to_database(tmp_path / "nothing", tmp_path / "out")
     for name in ("proc1", "proc2"):
         write_part(tmp_path / "many" / "step0" / name, {"Torch.exp.0.forward": call()}).close()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from msprobe.precheck.columns import METRIC_COLUMNS
-from msprobe.precheck.judge import Pair, Value, judge
+from msprobe.precheck.judge import ResultPair, Value, judge
 from msprobe.precheck.standards import PROFILES
 
 GOLDEN = Path(__file__).parents[2] / "data" / "precheck" / "golden_vectors.csv"
@@ -51,7 +51,7 @@ def test_metrics_and_status_are_those_of_8_1_1(row: dict[str, Any]) -> None:
     bench, device = value(row["bench"], row["bench_dtype"]), value(row["device"], row["device_dtype"])
     if device.kind == "bfloat16":
         bench.array = bench.array.astype(np.float32)
-    judged = judge(Pair("x", bench, device), row["api_name"].split(".")[1], PROFILES["8.1.1"])
+    judged = judge(ResultPair("x", bench, device), row["api_name"].split(".")[1], PROFILES["8.1.1"])
     assert judged.status == row["status"]
     for column, metric in METRICS.items():
         if row[column].strip():

@@ -10,21 +10,21 @@ import pytest
 from coded_texts import mentions
 
 from msprobe.precheck.columns import DETAILS_HEADER
-from msprobe.precheck.precision_compare import Compared, compare_row, coverage_of, judged, lines
+from msprobe.precheck.precision_compare import ComparedOutput, compare_row, coverage_of, judged, lines
 from msprobe.precheck.standards import PROFILES
 
 
 def test_counts_and_the_worst_results_are_told() -> None:
-    def wrong(name: str, ratio: str) -> Compared:
+    def wrong(name: str, ratio: str) -> ComparedOutput:
         cells = {"均方根误差比值": ratio, "均方根误差判定结果": "error"}
-        return Compared(name, "error", "benchmark", cells=cells)
+        return ComparedOutput(name, "error", "benchmark", cells=cells)
 
     rows = [
-        Compared("Torch.add.0.forward.output.0", "pass", "benchmark"),
+        ComparedOutput("Torch.add.0.forward.output.0", "pass", "benchmark"),
         wrong("Torch.mul.0.forward.output.0", "3.0"),
         wrong("Torch.exp.0.backward.output.0", "nan"),
         wrong("Torch.log.0.forward.output.0", "20.0"),
-        Compared("Torch.to.0.forward.output.0", message="not compared"),
+        ComparedOutput("Torch.to.0.forward.output.0", message="not compared"),
     ]
     forward, backward, skips, first, second, more = lines(rows, 2)
     assert (forward, backward) == ("forward: 1 pass, 2 error, 1 skip", "backward: 1 error")

@@ -5,7 +5,7 @@ import math
 import stat
 from pathlib import Path
 
-import pytest
+from coded_texts import raising
 from unit.report.verdicts import finding, verdict
 
 from msprobe.errors import PathError
@@ -41,6 +41,6 @@ def test_any_reader_of_json_takes_it() -> None:
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     path = write_verdict(tmp_path / "verdict.json", verdict(finding()))
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    with pytest.raises(PathError):
+    with raising(PathError, "file-not-written", problem="no such file or directory"):
         write_verdict(tmp_path / "missing" / "verdict.json", verdict())
     assert [one.name for one in tmp_path.iterdir()] == ["verdict.json"]

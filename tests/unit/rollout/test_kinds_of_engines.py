@@ -17,7 +17,7 @@ pytest.importorskip("safetensors")
 from coded_texts import mentions  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from msprobe.rollout.compared import Compared  # noqa: E402
+from msprobe.rollout.compared import RolloutAnswer  # noqa: E402
 from msprobe.rollout.texts import compared_lines  # noqa: E402
 from msprobe.rollout.torch.comparing import compare_engine  # noqa: E402
 from msprobe.rollout.torch.digests import row_digests  # noqa: E402
@@ -44,11 +44,11 @@ def unpacked(tmp_path: Path) -> Callable[[str], Path]:
     return unpack
 
 
-def compared(folder: Path, roll: str, model: str) -> Compared:
+def compared(folder: Path, roll: str, model: str) -> RolloutAnswer:
     return compare_engine(str(folder / "own" / roll), str(folder / model))
 
 
-def first(found: Compared) -> tuple[str, str]:
+def first(found: RolloutAnswer) -> tuple[str, str]:
     one = found.all_findings[0]
     return one.name, one.arguments["module"]
 

@@ -16,7 +16,7 @@ pytest.importorskip("safetensors")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from msprobe.pytorch import PrecisionDebugger  # noqa: E402
-from msprobe.rollout.compared import Compared  # noqa: E402
+from msprobe.rollout.compared import RolloutAnswer  # noqa: E402
 from msprobe.rollout.torch.comparing import compare_engine  # noqa: E402
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64, "head_dim": 16}
@@ -72,7 +72,7 @@ def recorded(model: Any, folder: Path, run: Callable[..., None], *given: Any) ->
     return str(folder / "dump" / "step0")
 
 
-def compared(folder: Path) -> Compared:
+def compared(folder: Path) -> RolloutAnswer:
     return compare_engine(str(folder / "dump" / "step0"), str(folder / "model"))
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from coded_texts import raising
 
 torch = pytest.importorskip("torch")
 
@@ -360,7 +361,7 @@ def megatron(trainer: Any, ranks: int) -> list[dict[str, Any]]:
 def test_names_that_are_no_dense_gpt_are_refused() -> None:
     from msprobe.errors import InvalidInputError
 
-    with pytest.raises(InvalidInputError):
+    with raising(InvalidInputError, "megatron-names-unknown", names="decoder.layers.0.mlp.experts.linear_fc1.weight0"):
         TrainerWeights.of_megatron([{"decoder.layers.0.mlp.experts.linear_fc1.weight0": torch.zeros(2, 2)}], 4, 2)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coded_texts import raising
 
 from msprobe.environment.checkpoint.array_files import read_mindspore
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
@@ -161,7 +162,8 @@ def test_a_pickle_of_python_is_never_executed(tmp_path: Path) -> None:
             return Path.touch, (tmp_path / "evil",)
 
     path = _archive(tmp_path / "x.pt", pickle.dumps(Evil()))
-    for read in (read_pt, lambda path: _tensor(read_torch(str(path)))):
-        with pytest.raises(InvalidInputError):
-            read(path)
+    with raising(InvalidInputError, "pt-holds-no-tensor", path=str(path), what="pathlib.Path.touch"):
+        read_pt(path)
+    with pytest.raises(InvalidInputError):
+        _tensor(read_torch(str(path)))
     assert list(tmp_path.iterdir()) == [path]

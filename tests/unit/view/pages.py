@@ -11,7 +11,7 @@ import numpy as np
 from unit.diagnose.training import Plan, train
 
 from msprobe.view.dumps import Dumps
-from msprobe.view.opening import Wanted, open_source
+from msprobe.view.opening import WantedComparison, open_source
 from msprobe.view.page_files import Page
 
 LARGER = {"blocks.0.tanh": lambda x: x * np.float32(1.5)}
@@ -36,7 +36,7 @@ def english(text: Any) -> str:
 @contextmanager
 def opened(*paths: Path, matches: Path | None = None) -> Iterator[Dumps]:
     """What ``msprobe view`` would show of these paths."""
-    source = open_source(paths, wanted=Wanted(matches=matches or paths[0].parent))
+    source = open_source(paths, wanted=WantedComparison(matches=matches or paths[0].parent))
     assert isinstance(source, Dumps)
     try:
         yield source

@@ -17,7 +17,7 @@ from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.view.columns import OF_CANDIDATE, STATUSES, is_measured, rounded
 from msprobe.view.dumps import Dumps
 from msprobe.view.kept import Kept
-from msprobe.view.opening import Wanted, open_source
+from msprobe.view.opening import WantedComparison, open_source
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "mindspore_and_pytorch.tar.xz"
 Judged = dict[tuple[Any, Any], dict[str, tuple[str, float, float, float]]]
@@ -79,7 +79,7 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     sources = []
 
     def open_(*runs: Path, **flags: Any) -> Dumps:
-        source = open_source(runs, wanted=Wanted(matches=runs[0].parent, **flags))
+        source = open_source(runs, wanted=WantedComparison(matches=runs[0].parent, **flags))
         assert isinstance(source, Dumps)
         sources.append(source)
         return source
@@ -121,7 +121,7 @@ def test_ranks_that_other_processes_compared_are_judged_alike(tmp_path: Path) ->
     off = {"blocks.1.linear": lambda array: array * np.float32(1.0001)}
     runs = pair(tmp_path, [Plan(results=off)] * 2, [Plan()] * 2)
     healthy = run(tmp_path / "healthy", *[Plan(noise=1e-4)] * 2)
-    source = open_source(runs, wanted=Wanted(noise=healthy, jobs=2, matches=tmp_path))
+    source = open_source(runs, wanted=WantedComparison(noise=healthy, jobs=2, matches=tmp_path))
     assert isinstance(source, Dumps)
     try:
         check_shown(source, compared(*runs, noise=healthy))

@@ -1,6 +1,6 @@
 """The functions of MindSpore that are recorded as calls: which they are, and what takes their place while recording.
 
-MindSpore has no means to be told of calls, so the functions are replaced between start and stop in the modules and
+MindSpore has no means to be notified of calls, so the functions are replaced between start and stop in the modules and
 classes where programs look them up. Whoever imported a function itself earlier calls the original. Of nested calls the
 outermost counts.
 """

@@ -18,7 +18,7 @@ End = str | None
 
 
 class AskedGradients:
-    """Notices what is asked for, from the executor that is told of it."""
+    """Notices what is asked for, from the executor that is notified of it."""
 
     def __init__(self) -> None:
         # Names of the weights, and whether gradients of the program's inputs are asked for; None: not known.

@@ -46,7 +46,7 @@ class MsprobeInitStep(Callback):  # type: ignore[misc]
 
 
 def _number_kernel_dump_from(step: int) -> None:
-    """Where MindSpore itself dumps kernels, it counts iterations from 0 unless told."""
+    """Where MindSpore itself dumps kernels, it counts iterations from 0 unless asked."""
     if not os.environ.get("MINDSPORE_DUMP_CONFIG"):
         return
     try:

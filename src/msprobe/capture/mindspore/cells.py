@@ -1,4 +1,4 @@
-"""The cells of a model: their names, and hooks that tell of their passes."""
+"""The cells of a model: their names, and hooks that report their passes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CellHooks:
     ) -> None:
         """Put hooks on these cells, each under the name that its entries carry; the first name of a cell counts.
 
-        ``target_of``: who is told of a cell's passes, None for nobody; without it this dumper is.
+        ``target_of``: who is notified of a cell's passes, None for nobody; without it this dumper is.
         """
         for name, cell in named:
             target: Passes | None = self if target_of is None else target_of(name, cell)
@@ -92,7 +92,7 @@ class CellHooks:
                     self._watch_runs(type(cell))
 
     def _watch_runs(self, kind: type) -> None:
-        """Have the end of each run of cells of this class told, where no hook tells it."""
+        """Have the end of each run of cells of this class reported, where no hook says it."""
         original = getattr(kind, "_run_construct", None)
         if original is None or kind in self._runs:
             return
@@ -148,7 +148,7 @@ class CellHooks:
 
 
 def watch_passes(passes: Passes, name: str, cell: nn.Cell) -> list[Any]:
-    """Tell ``passes`` of each pass of ``cell``, under ``name``. Returns what removes the hooks again.
+    """Notify ``passes`` of each pass of ``cell``, under ``name``. Returns what removes the hooks again.
 
     MindSpore 2.7 takes functions and methods as hooks, and no other objects.
     """

@@ -1,4 +1,4 @@
-"""Calls between ranks: waited for, so that what is recorded and told is final."""
+"""Calls between ranks: waited for, so that what is recorded and reported is final."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recorded_collective(
     read: Callable[[], None],
     wait: Callable[[], Callable[[], None] | None],
 ) -> Callable[..., Any]:
-    """``original`` with its calls told when the values have arrived. ``read`` reads what waits to be read, as many
+    """``original`` with its calls reported when the values have arrived. ``read`` reads what waits to be read, as many
     write into their arguments; ``wait()`` gives what waits until a call is done, where that is to be.
     """
 

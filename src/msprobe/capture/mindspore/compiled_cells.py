@@ -62,7 +62,7 @@ class CompiledCells:
     """The second dump of a recording, and the cells that it is of.
 
     ``of_cells``: the model has compiled cells; the first dump has a folder of its own, too. Otherwise a function under
-    ``jit`` was compiled while recording, which may call cells: the second dump is there when one tells of itself.
+    ``jit`` was compiled while recording, which may call cells: the second dump is there when one reports itself.
     """
 
     def __init__(self, main: Session, statistics: ArrayStatistics, recorder: Pausable, of_cells: bool) -> None:
@@ -97,7 +97,7 @@ class CompiledCells:
     def _begin(self, recorder: Pausable) -> None:
         self.session.at_step_end.append(self.graph.begin_step)
         self.graph.wake = self._wake
-        self.graph.tells_of_missing = self.of_cells
+        self.graph.reports_missing = self.of_cells
         if not self.of_cells:
             return
         main, settings = self.main, self.main.settings
@@ -131,13 +131,13 @@ class CompiledCells:
     def record(self, rank: int | None) -> None:
         """The recorder records this step."""
         self._rank = rank
-        if self.of_cells or self.graph.has_told:
+        if self.of_cells or self.graph.has_reported:
             self._is_known = True
             self.graph.begin()
         self._watch_parameters()
 
     def _wake(self) -> bool:
-        """A cell tells of itself; True if that is recorded."""
+        """A cell reports itself; True if that is recorded."""
         with self.main.lock:
             if self.main.recording and not self.session.recording:
                 if not self.session.records_in_step:
@@ -153,7 +153,7 @@ class CompiledCells:
         return self.session.recording
 
     def pause(self, named: Sequence[tuple[str, nn.Cell]], owner: Any) -> None:
-        """Something is compiled: see to it that its cells tell of themselves, ``named`` and those known already.
+        """Something is compiled: see to it that its cells report themselves, ``named`` and those known already.
 
         ``owner``: the cell whose own method it is, which runs step by step.
         """
@@ -163,7 +163,7 @@ class CompiledCells:
         self.graph.put_hooks()
 
     def give_up(self, error: Exception) -> bool:
-        """It could not be compiled; False if what tells of cells had no part in it."""
+        """It could not be compiled; False if what reports cells had no part in it."""
         return self.graph.give_up(error)
 
     def resume(self) -> None:
@@ -178,13 +178,13 @@ class CompiledCells:
     def stop(self) -> None:
         """Bring the files up to date."""
         self.session.guard(wait_for_all)
-        if self.of_cells and not self.graph.has_told:
+        if self.of_cells and not self.graph.has_reported:
             log.once(
                 "compiled before",
                 "warning",
                 said("compiled-cells-without-records", ", ".join(self._names[:3])),
             )
-        if self.graph.has_told:
+        if self.graph.has_reported:
             # A cell that has not run step by step has run in what was compiled, or not at all.
             for name in self.graph.rounded:
                 if name not in self.main.counters:
@@ -205,7 +205,7 @@ class CompiledCells:
         """The program ends, or another recorder goes on."""
         self.detach()
         self._release()
-        self.session.close(is_end and self.graph.has_told)
+        self.session.close(is_end and self.graph.has_reported)
         if is_end:
             self.graph.close()
 

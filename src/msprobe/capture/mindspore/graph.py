@@ -70,20 +70,20 @@ def edge_of(place: PlacedTensor) -> Edge:
     return Edge(node, (_identity(node), tensor._output_index), path)
 
 
-class Result(NamedTuple):
+class ResultNode(NamedTuple):
     """A node that results come from: for each of them the slot of the node and the place among the results."""
 
     node: Node
     slots: list[tuple[int, int]]
 
 
-def results_of(tensors: Sequence[PlacedTensor]) -> dict[int, Result]:
+def results_of(tensors: Sequence[PlacedTensor]) -> dict[int, ResultNode]:
     """The nodes of results, by their key."""
-    found: dict[int, Result] = {}
+    found: dict[int, ResultNode] = {}
     for index, (_, tensor) in enumerate(tensors):
         node = _node_of(tensor)
         if node is not None:
-            found.setdefault(_identity(node), Result(node, [])).slots.append((tensor._output_index, index))
+            found.setdefault(_identity(node), ResultNode(node, [])).slots.append((tensor._output_index, index))
     return found
 
 
@@ -97,7 +97,7 @@ class Boundary(NamedTuple):
     ends: list[End]
 
 
-def find_boundary(results: dict[int, Result], edges: Sequence[Edge], oldest: int) -> list[Boundary]:
+def find_boundary(results: dict[int, ResultNode], edges: Sequence[Edge], oldest: int) -> list[Boundary]:
     """The boundary between a call's nodes and its arguments.
 
     ``oldest``: nodes of a smaller sequence number are older than the call. An argument that is given twice is found

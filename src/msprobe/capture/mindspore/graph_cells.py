@@ -25,8 +25,8 @@ from msprobe.capture.mindspore.graph_probes import (
     MOST_TENSORS,
     OUT,
     WORD,
-    Arrival,
     Listener,
+    ProbeNumber,
     indexes,
     parameter_hook,
     watched_construct,
@@ -60,11 +60,11 @@ class GraphCells:
         # The names of cells of mixed precision, which are left out.
         self.rounded: dict[str, None] = {}
         # Anything came by while it was recorded.
-        self.has_told = False
-        # Asked when a cell tells of itself while nothing is recorded.
+        self.has_reported = False
+        # Asked when a cell reports itself while nothing is recorded.
         self.wake: Callable[[], bool] = lambda: False
         # Whether parameters that got no gradient are written.
-        self.tells_of_missing = True
+        self.reports_missing = True
         session.before_publish.append(self._finish)
 
     # ------------------------------------------------------------ what is compiled
@@ -106,7 +106,7 @@ class GraphCells:
         )
 
     def put(self, without: Any = None) -> None:
-        """What is compiled from here on tells of the cells that are known, ``without`` one."""
+        """What is compiled from here on reports the cells that are known, ``without`` one."""
         Listener.current = self.arrived
         Listener.compiled = self._compiled
         Listener.word = self._word
@@ -144,7 +144,7 @@ class GraphCells:
         return self._cells[cell].number_of(word) if cell < len(self._cells) else MOST_TENSORS
 
     def is_in_place(self) -> bool:
-        """True while what is compiled tells of the cells."""
+        """True while what is compiled reports the cells."""
         return any(construct.in_place for construct in self._constructs)
 
     def take_off(self) -> None:
@@ -169,7 +169,7 @@ class GraphCells:
                     self._compilers[-1].put()
 
     def _or_without(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What cannot be compiled with what tells of cells is compiled without."""
+        """What cannot be compiled with what reports cells is compiled without."""
 
         @functools.wraps(original)
         def compile_or_without(*args: Any, **kwargs: Any) -> Any:
@@ -199,7 +199,7 @@ class GraphCells:
         return True
 
     def serve(self, session: Session, statistics: ArrayStatistics, keeper: ArrayKeeper) -> None:
-        """From here on tell another session of what comes: compiled graphs keep their numbers of cells."""
+        """From here on notify another session of what comes: compiled graphs keep their numbers of cells."""
         self.session, self.statistics, self.keeper = session, statistics, keeper
         session.before_publish.append(self._finish)
         self.begin_step()
@@ -236,8 +236,8 @@ class GraphCells:
         # Its memory is the parameter's own.
         return ParameterValues(described, host._replace(stored=host.stored.copy()))
 
-    def arrived(self, arrival: Arrival, values: Array) -> None:
-        """The graph tells of a tensor."""
+    def arrived(self, arrival: ProbeNumber, values: Array) -> None:
+        """The graph reports a tensor."""
         if not self.session.recording and not self.wake():
             return
         try:
@@ -248,8 +248,8 @@ class GraphCells:
         except Exception as error:
             self.session.fault("a value of the graph", error)
 
-    def _take(self, arrival: Arrival, values: Array) -> None:
-        self.has_told = True
+    def _take(self, arrival: ProbeNumber, values: Array) -> None:
+        self.has_reported = True
         with self._lock:
             cell = self._cells[arrival.owner]
             number = cell.pass_of(arrival, values)
@@ -259,7 +259,7 @@ class GraphCells:
         for report in ((arrival, values, number), *late):
             self._add(cell, *report)
 
-    def _add(self, cell: WatchedCell, arrival: Arrival, values: Array, number: int) -> None:
+    def _add(self, cell: WatchedCell, arrival: ProbeNumber, values: Array, number: int) -> None:
         """A tensor of this pass."""
         settings = self.session.settings
         side, place, is_gradient = arrival.side, arrival.place, arrival.is_gradient
@@ -287,7 +287,7 @@ class GraphCells:
         path = f"{entry}.{'input' if into else 'output'}.{named}"
         found.sides[IN if into else OUT][place] = self._described(arrival, values, entry, path)
 
-    def _take_parameter(self, arrival: Arrival, values: Array) -> None:
+    def _take_parameter(self, arrival: ProbeNumber, values: Array) -> None:
         for cell, key in self._owners[arrival.owner]:
             entry = f"{cell.name}.parameters_grad"
             cell.gradients[key] = self._described(arrival, values, entry, f"{entry}.{key}")
@@ -300,7 +300,7 @@ class GraphCells:
             cell.gradients[key] = self._kept_values(values, dtype, entry, f"{entry}.{key}")
             cell.has_new = True
 
-    def _described(self, arrival: Arrival, values: Array, entry: str, path: str) -> Any:
+    def _described(self, arrival: ProbeNumber, values: Array, entry: str, path: str) -> Any:
         array = np.ascontiguousarray(values)
         if arrival.is_single:
             array = array.reshape(())
@@ -375,7 +375,7 @@ class GraphCells:
         return {one.cell.words[place]: described for place, described in sorted(one.sides[WORD].items())}
 
     def _put_gradients(self, cell: WatchedCell) -> None:
-        if cell.trained and self.session.settings.backward and (cell.gradients or self.tells_of_missing):
+        if cell.trained and self.session.settings.backward and (cell.gradients or self.reports_missing):
             tree = {key: [cell.gradients.get(key)] for key in cell.trained}
             self.session.put(f"{cell.name}.parameters_grad", tree)
         cell.has_new = False

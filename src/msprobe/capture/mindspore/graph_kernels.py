@@ -1,4 +1,4 @@
-"""Level L2 of a static graph: MindSpore itself dumps the kernels, told by a file that ``MINDSPORE_DUMP_CONFIG`` names.
+"""Level L2 of a static graph: MindSpore itself dumps the kernels, known by a file that ``MINDSPORE_DUMP_CONFIG`` names.
 
 What it writes: ``rank_{id}/Net/{graph}/{iteration}/{op type}.{op name}.{task}.{stream}.{time}.{input|output}.{slot}.
 {format}.{dtype}.npy`` in ``dump_path``. Statistics are refused by MindSpore on the CPU: there tensors are dumped, and

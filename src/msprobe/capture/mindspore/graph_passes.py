@@ -9,7 +9,7 @@ import xxhash
 from mindspore import nn
 
 from msprobe.capture.array_statistics import HostArray
-from msprobe.capture.mindspore.graph_probes import IN, OUT, Arrival, indexes
+from msprobe.capture.mindspore.graph_probes import IN, OUT, ProbeNumber, indexes
 from msprobe.store.dtypes import Array
 
 
@@ -44,7 +44,7 @@ class WatchedCell:
         self.visits: dict[tuple[int, int, int], int] = {}
         self.numbers: dict[tuple[int, int], int] = {}
         # By kind of call and time: what came before its pass had begun.
-        self.waiting: dict[tuple[int, int], list[tuple[Arrival, Array]]] = {}
+        self.waiting: dict[tuple[int, int], list[tuple[ProbeNumber, Array]]] = {}
         # By ticket: the kind of call and time of a tensor, which its gradient asks for.
         self.tickets: dict[int, tuple[int, int]] = {}
         # By kind of call: the side of which tensors came last, and the digests of those of this pass.
@@ -62,11 +62,11 @@ class WatchedCell:
         self.has_new = False
         self._came.clear()
 
-    def pass_of(self, arrival: Arrival, values: Array) -> int | None:
+    def pass_of(self, arrival: ProbeNumber, values: Array) -> int | None:
         """The number of the pass that this tensor belongs to; None for one that is not to be recorded, or must wait.
 
         A graph computes in any order what does not wait for each other: an argument may come before the pass before its
-        own has begun. So the first argument tells that a pass begins, or else the first result.
+        own has begun. So the first argument says that a pass begins, or else the first result.
         """
         begun = self._of_gradient(arrival, values) if arrival.is_gradient else self._of_tensor(arrival, values)
         if begun is None:
@@ -80,7 +80,7 @@ class WatchedCell:
             self.waiting.setdefault(begun, []).append((arrival, values.copy()))
         return number
 
-    def _of_tensor(self, arrival: Arrival, values: Array) -> tuple[int, int] | None:
+    def _of_tensor(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
         key = arrival.call, arrival.side, arrival.place
         times = self.visits.get(key, 0)
         if self._is_reported_again(arrival, values):
@@ -91,7 +91,7 @@ class WatchedCell:
         begun = self.tickets[arrival.ticket] = arrival.call, times
         return begun
 
-    def _of_gradient(self, arrival: Arrival, values: Array) -> tuple[int, int] | None:
+    def _of_gradient(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
         begun = self.tickets.get(arrival.ticket)
         if begun is None:
             # Of a tensor that came while nothing was recorded.
@@ -102,7 +102,7 @@ class WatchedCell:
         self._gradients.add(report)
         return begun
 
-    def come_late(self, all_of_them: bool = False) -> list[tuple[Arrival, Array, int]]:
+    def come_late(self, all_of_them: bool = False) -> list[tuple[ProbeNumber, Array, int]]:
         """What has waited for a pass to begin, with the number of that. ``all_of_them``: it will not come."""
         found = []
         for begun in list(self.waiting):
@@ -122,12 +122,12 @@ class WatchedCell:
         """The places of tensors of this kind of call."""
         return self.places.setdefault((call, side), set())
 
-    def ordinal(self, arrival: Arrival) -> int:
+    def ordinal(self, arrival: ProbeNumber) -> int:
         """Gradients are listed by tensor, not by argument."""
         return sorted({*self.places_of(arrival.call, arrival.side), arrival.place}, key=indexes).index(arrival.place)
 
-    def _is_reported_again(self, arrival: Arrival, values: Array) -> bool:
-        """True for a tensor of which the graph tells a second time: the compiler doubles operators like ours where a
+    def _is_reported_again(self, arrival: ProbeNumber, values: Array) -> bool:
+        """True for a tensor that the graph reports a second time: the compiler doubles operators like ours where a
         cell is used more than once. A further pass begins with its arguments.
         """
         side, place = arrival.side, arrival.place
@@ -157,7 +157,7 @@ class CellPass:
         self.number = number
         self.is_backward = is_backward
         self.order = order
-        # What goes in and comes out, and what is given by keyword (of a backward pass: its gradients).
+        # Inputs and results, and what is given by keyword (of a backward pass: its gradients).
         self.sides: tuple[dict[int, Any], dict[int, Any], dict[int, Any]] = ({}, {}, {})
 
 

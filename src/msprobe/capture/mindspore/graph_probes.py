@@ -1,4 +1,4 @@
-"""Operators that stand in a compiled graph, hand tensors on, and tell Python of what comes by.
+"""Operators that stand in a compiled graph, hand tensors on, and notify Python of what comes by.
 
 The ``construct`` of a cell is replaced by one that puts each tensor through such an operator; its derivative does the
 same with the gradient. Gradients of parameters go through one in a hook. Once compiled these stay in the graph: while
@@ -29,10 +29,10 @@ MOST_TENSORS = 16
 # MOST_TENSORS, and the number of that.
 _PLACES = MOST_TENSORS * (MOST_TENSORS + 1)
 # Which of the first arguments of a call are tensors, or tuples or lists, and which keywords it has, one bit for each:
-# calls that differ in this are told apart.
+# calls that differ in this are distinguished.
 _CALLS = 2 ** (2 * MOST_TENSORS)
 
-# A number that travels with each tensor tells the cell, the side, the place there, and these.
+# A number that travels with each tensor says the cell, the side, the place there, and these.
 _SINGLE = 1  # a single value travels as a list of one
 _BFLOAT16 = 2  # travels as float32
 _GRADIENT = 4
@@ -44,7 +44,7 @@ IN, OUT, WORD = 0, 1, 2
 _SIDES = 3
 
 
-class Arrival(NamedTuple):
+class ProbeNumber(NamedTuple):
     """What a tensor's number says: of which cell, of which kind of call, on which side (:data:`IN`, :data:`OUT`,
     :data:`WORD`), in which place.
     """
@@ -69,15 +69,15 @@ def indexes(place: int) -> tuple[int, ...]:
 
 
 class Listener:
-    """Who is told; one per process."""
+    """Who is notified; one per process."""
 
     # Of tensors that come by.
-    current: Callable[[Arrival, Array], None] | None = None
+    current: Callable[[ProbeNumber, Array], None] | None = None
     # Of the places of tensors that are compiled: cell, kind of call, side, place.
     compiled: Callable[[int, int, int, int], None] | None = None
     # Asked for the number of a keyword: cell, keyword.
     word: Callable[[int, str], int] | None = None
-    # Of a cell with tensors that cannot be told of.
+    # Of a cell with tensors that cannot be reported.
     left_out: Callable[[int], None] | None = None
 
 
@@ -90,12 +90,12 @@ def _report_to_listener(number: Any, ticket: int, values: Array) -> None:
         listener(_read(int(np.asarray(number).reshape(-1)[0]))._replace(ticket=ticket), values)
 
 
-def _read(number: int) -> Arrival:
+def _read(number: int) -> ProbeNumber:
     rest, flags = divmod(number, _FLAGS)
     rest, place = divmod(rest, _PLACES)
     rest, side = divmod(rest, _SIDES)
     owner, call = divmod(rest, _CALLS)
-    return Arrival(
+    return ProbeNumber(
         owner,
         call,
         side,
@@ -122,7 +122,7 @@ def _number(cell: int, side: int, place: int, flags: int) -> Any:
 
 
 def _reporting(data: Any, number: Any, gradient_number: Any) -> Any:
-    """Called by the graph, forward: tell of the tensor and hand it on, with a ticket."""
+    """Called by the graph, forward: report the tensor and hand it on, with a ticket."""
     values = np.asarray(data)
     ticket = next(_tickets)
     _report_to_listener(number, ticket, values)
@@ -130,7 +130,7 @@ def _reporting(data: Any, number: Any, gradient_number: Any) -> Any:
 
 
 def _reporting_gradient(data: Any, number: Any, ticket: Any) -> Any:
-    """Called by the graph, backward. The ticket is that of the tensor: so its gradient is not told of before it."""
+    """Called by the graph, backward. The ticket is that of the tensor: so its gradient is not reported before it."""
     values = np.asarray(data)
     _report_to_listener(number, int(np.asarray(ticket).reshape(-1)[0]), values)
     return values
@@ -160,22 +160,22 @@ def _backward(data: Any, number: Any, gradient_number: Any, result: Any, gradien
     )
 
 
-_tell = ops.Custom(_reporting, out_shape=_shapes, out_dtype=_types, func_type="pyfunc", bprop=_backward)
+_report = ops.Custom(_reporting, out_shape=_shapes, out_dtype=_types, func_type="pyfunc", bprop=_backward)
 
 
 def _through(x: Any, cell: int, side: int, place: int, flags: int) -> Any:
     if len(x.shape) == 0:
-        counted = _tell(
+        counted = _report(
             ops.reshape(x, (1,)),
             _number(cell, side, place, flags + _SINGLE),
             _number(cell, side, place, flags + _SINGLE + _GRADIENT),
         )
         return ops.reshape(counted[0], ())
-    return _tell(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))[0]
+    return _report(x, _number(cell, side, place, flags), _number(cell, side, place, flags + _GRADIENT))[0]
 
 
 def watched(x: Any, cell: int, side: int, place: int) -> Any:
-    """Put one tensor through the operator that tells of it.
+    """Put one tensor through the operator that reports it.
 
     Not one whose shape is not known when it is compiled (or its element type, a tensor that Python makes in the graph):
     the operator would fail when the graph runs, with half of a step done.
@@ -267,7 +267,7 @@ OWN_CONSTRUCT = "construct_of_its_own"
 
 
 def watched_construct(cell: nn.Cell, number: int) -> dict[str, Any]:
-    """What takes the place of ``cell.construct``: the same, with what goes in and comes out watched. By attribute of
+    """What takes the place of ``cell.construct``: the same, with inputs and results watched. By attribute of
     the cell; the second holds the cell's own.
 
     Not a hook: of cells in a list (``CellList``, ``SequentialCell``) the compiler passes hooks over. The cell's own is

@@ -2,7 +2,7 @@
 
 Called inside ``construct`` they become part of the graph: a custom operator that hands its input to Python (on Ascend
 one of MindSpore's that writes files: :mod:`msprobe.capture.mindspore.device_save`). It works in the dynamic graph, too.
-Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end tells
+Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end says
 the order of the values in the program, then of the gradients, and of visits where a place is visited more than once
 in a step. :func:`step` begins the next step.
 

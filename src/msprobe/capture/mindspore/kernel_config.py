@@ -1,4 +1,4 @@
-"""What MindSpore is told when it dumps kernels itself: the contents of the file that ``MINDSPORE_DUMP_CONFIG`` names.
+"""What MindSpore is given when it dumps kernels itself: the contents of the file that ``MINDSPORE_DUMP_CONFIG`` names.
 
 The keys are those of MindSpore's own documentation of its dump. What was not asked for is left out, so that MindSpore's
 own choice counts. For GE, which compiles whole graphs on Ascend (``jit_level`` O2), the file is another one.

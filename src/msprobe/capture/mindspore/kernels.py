@@ -25,7 +25,7 @@ else:
 
 
 def is_there() -> bool:
-    """True if this MindSpore tells of kernels."""
+    """True if this MindSpore reports kernels."""
     return MsDispatchMode is not None
 
 

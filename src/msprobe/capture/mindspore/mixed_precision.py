@@ -11,7 +11,7 @@ from msprobe.capture.mindspore.tensors import MindSporeTensors
 
 
 class MixedPrecision:
-    """Notices that there are such cells, from the executor that is told of them."""
+    """Notices that there are such cells, from the executor that is notified of them."""
 
     def __init__(self, tensors: MindSporeTensors) -> None:
         self.tensors = tensors
@@ -20,7 +20,7 @@ class MixedPrecision:
         kind = type(executor)
         original = vars(kind).get("set_mixed_precision_type")
         if original is None:
-            # Nothing tells: every copy is looked at.
+            # Nothing says: every copy is looked at.
             tensors.is_mixed = True
             return
 

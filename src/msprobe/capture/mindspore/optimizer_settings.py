@@ -1,4 +1,4 @@
-"""What an optimizer of MindSpore was told, and what it keeps: read from its attributes, nothing is computed.
+"""What an optimizer of MindSpore was given, and what it keeps: read from its attributes, nothing is computed.
 
 Optimizers of ``mindspore.mint`` and the experimental ones have ``param_groups``. Those of ``mindspore.nn`` keep what
 their constructor was given under the same names, a learning rate and a weight decay for each parameter or for all, and
@@ -58,7 +58,7 @@ def _given_to_constructor(optimizer: Any) -> dict[str, Any]:
     for word, value in given.items():
         if word in _ALONE:
             continue
-        # What it goes by now, which the program may have changed, and else what it was told.
+        # What it goes by now, which the program may have changed, and else what it was given.
         kept = (getattr(optimizer, word, None), *(operator.attrs.get(word) for operator in operators), value)
         value = next((one for one in kept if _is_setting(one)), None)
         if value is not None:
@@ -82,7 +82,7 @@ def _learning_rate(optimizer: Any, place: int) -> Any:
 
 
 def _schedule(rate: nn.Cell) -> dict[str, Any]:
-    """A rate that is computed anew in each step, as its class and what that was told: to compute it here would run
+    """A rate that is computed anew in each step, as its class and what that was reported: to compute it here would run
     code of the program once more.
     """
     own = {key: value for key, value in vars(rate).items() if not key.startswith("_") and isinstance(value, _PLAIN)}

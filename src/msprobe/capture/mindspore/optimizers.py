@@ -1,4 +1,4 @@
-"""Every step of an optimizer in the dynamic graph is noticed, and told as ``Optimizer.{Class}.{n}.forward``
+"""Every step of an optimizer in the dynamic graph is noticed, and reported as ``Optimizer.{Class}.{n}.forward``
 (:class:`msprobe.capture.targets.OptimizerSteps`).
 
 A step is a call of the optimizer, ``optimizer(gradients)``, wherever it is made: in the program's loop, in

@@ -35,7 +35,7 @@ class CellFacts:
         return list(self.names.own_parameters(module))
 
     def is_training(self, module: Any) -> bool:
-        """Cells are in evaluation mode until told otherwise, so that says nothing of most."""
+        """Cells are in evaluation mode until asked otherwise, so that says nothing of most."""
         return True
 
     def watch(self, named: Iterable[tuple[str, nn.Cell]]) -> None:

@@ -25,7 +25,7 @@ class PrimitiveRecorder:
         self.units = units
         self.tensors = tensors
         # By identity: the key of its entries, the object, which is kept so that its identity stays its own, and what it
-        # was told when it was made.
+        # was reported when it was made.
         self._keys: dict[int, tuple[str, Any, dict[str, Any]]] = {}
         self._patched: list[Replacement] = []
 
@@ -85,17 +85,17 @@ class PrimitiveRecorder:
 
 
 # Of a random number's beginning, and of the object itself: nothing that two runs have in common.
-_NOT_TOLD = frozenset(("name", "seed", "seed0", "seed1", "Seed0", "Seed1"))
+_NOT_RECORDED = frozenset(("name", "seed", "seed0", "seed1", "Seed0", "Seed1"))
 _PLAIN = (bool, int, float, str)
 
 
 def attributes_of(primitive: Any) -> dict[str, Any]:
-    """What a primitive was told when it was made (``epsilon``, ``stride``, ``transpose_b``), as it keeps it."""
+    """What a primitive was given when it was made (``epsilon``, ``stride``, ``transpose_b``), as it keeps it."""
     attributes, kept = getattr(primitive, "init_attrs", None), getattr(primitive, "attrs", None)
     if not isinstance(attributes, dict):
         return {}
     found = {**attributes, **{word: value for word, value in (kept or {}).items() if word in attributes}}
-    return {word: value for word, value in found.items() if word not in _NOT_TOLD and _is_plain_value(value)}
+    return {word: value for word, value in found.items() if word not in _NOT_RECORDED and _is_plain_value(value)}
 
 
 def _is_plain_value(value: Any) -> bool:

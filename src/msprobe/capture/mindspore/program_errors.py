@@ -1,9 +1,9 @@
 """Errors of the program that show while the recorder reads.
 
-MindSpore tells late of an operator that failed: whoever reads a value next gets the error. Where that is the recorder,
-recording has not failed, and the log does not say so. What a call was given wrongly (shapes, types) is told again by
-each tensor that came of it, so the program meets it all the same. What a kernel finds out is told once: the program is
-given that error when recording stops.
+MindSpore says late of an operator that failed: whoever reads a value next gets the error. Where that is the recorder,
+recording has not failed, and the log does not say so. What a call was given wrongly (shapes, types) is reported again
+by each tensor that came of it, so the program meets it all the same. What a kernel finds out is reported once: the
+program is given that error when recording stops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READING = frozenset(("_read", "_asked", "host_array", "dtype_name", "describe",
 
 
 class _Missed:
-    """Errors that were told to the recorder and will not be told again."""
+    """Errors that were reported to the recorder and will not be reported again."""
 
     first: BaseException | None = None
 
@@ -43,13 +43,13 @@ def is_of_program(error: BaseException) -> bool:
 
 
 def note_missed(error: BaseException) -> None:
-    """The program will not be told of this error again."""
+    """The program will not be notified of this error again."""
     if _Missed.first is None:
         _Missed.first = error
 
 
 def raise_missed() -> None:
-    """Tell the program of an error that it has not met, unless it is busy with another."""
+    """Notify the program of an error that it has not met, unless it is busy with another."""
     error, _Missed.first = _Missed.first, None
     if error is not None and sys.exc_info()[0] is None:
         hand_to_program(error)

@@ -92,8 +92,8 @@ class MindSporeRecorder:
         self.units = UnitRecorder(session, self.describer, tensors, self.gradients, self._overflowed)
         self.gradients.units = self.units
         if settings.task in ("exception_dump", "overflow_check"):
-            # MindSpore tells of an error at some later call; an overflow check reads each result where it is made, and
-            # would be told of it in the place of the program.
+            # MindSpore reports an error at some later call; an overflow check reads each result where it is made, and
+            # would be notified of it in the place of the program.
             self.units.wait = wait_for_all
         self.facts = CellFacts(self.units, names)
         self.units.modules = self.facts
@@ -125,7 +125,7 @@ class MindSporeRecorder:
         # Made when compiled cells run in the dynamic graph; and the cells inside of them.
         self.compiled: Any = None
         self._compiled_cells: set[int] = set()
-        self._heard_gradients = relayed_gradients = RelayedGradients(session, self.gradients.asked)
+        self._relayed_gradients = relayed_gradients = RelayedGradients(session, self.gradients.asked)
         self._relayed_parameters = RelayedParameterGradients(session, names)
         support = MindSporeListenerSupport(self.units, relayed_gradients, self._relayed_parameters)
         self.bus = relayed_gradients.bus = self._relayed_parameters.bus = Bus(session, support)
@@ -184,7 +184,7 @@ class MindSporeRecorder:
         return True
 
     def _choose_targets(self, is_dumped: bool) -> None:
-        """Who is told: the dumper itself, where it is alone. Passes are decided cell by cell."""
+        """Who is notified: the dumper itself, where it is alone. Passes are decided cell by cell."""
         bus, targets, units = self.bus, self.targets, self.units
         units.relayed = None
         targets.calls = units
@@ -256,7 +256,7 @@ class MindSporeRecorder:
     def stop(self) -> None:
         """Detach everything and bring the files up to date."""
         if self.graph is not None and self.session.recording:
-            # What the graph still has to tell belongs to this step.
+            # What the graph still has to say belongs to this step.
             self._wait()
         if self.graph_kernels is not None and self.session.recording:
             self.session.guard(self.graph_kernels.stop)
@@ -288,9 +288,9 @@ class MindSporeRecorder:
         self.session.guard(self._mixed.detach)
         self.session.guard(self.gradients.asked.detach)
         self.session.guard(self.gradients.close_open)
-        self.session.guard(self._heard_gradients.close_open)
+        self.session.guard(self._relayed_gradients.close_open)
         self.session.guard(self.hooks.remove)
-        self.session.guard(self._heard_gradients.hooks.remove)
+        self.session.guard(self._relayed_gradients.hooks.remove)
         self._relayed_parameters.remove()
         self.bus.end()
         self.primitives.forget()
@@ -317,7 +317,7 @@ class MindSporeRecorder:
             guard(self.writers.attach, self.apis.replaced)
 
     def _target_of_cell(self, name: str, cell: nn.Cell) -> Passes | None:
-        """Who is told of a cell's passes, decided when its hooks are put."""
+        """Who is notified of a cell's passes, decided when its hooks are put."""
         dumper = self.cells if self._watches_cells and self.session.is_dumping else None
         if self.bus.wants_module(name, path_of(name)):
             return RelayedPasses(self.bus, dumper)
@@ -357,7 +357,7 @@ class MindSporeRecorder:
             self.compiled.pause(named, owner)
 
     def give_up(self, error: Exception) -> bool:
-        """It cannot be compiled with what tells of its cells; False if there is nothing of that."""
+        """It cannot be compiled with what reports its cells; False if there is nothing of that."""
         return self.compiled is not None and bool(self.session.guard(self.compiled.give_up, error))
 
     def resume(self) -> None:
@@ -435,7 +435,7 @@ class MindSporeRecorder:
     def _forget_step(self) -> None:
         self._rows.clear()
         self.bus.end_step()
-        self._heard_gradients.forget_step()
+        self._relayed_gradients.forget_step()
         self._relayed_parameters.begin_step()
         self.gradients.forget_step()
         self.facts.begin_step()

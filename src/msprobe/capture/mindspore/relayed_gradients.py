@@ -1,4 +1,4 @@
-"""Gradients of calls, passes and parameters of a MindSpore program, told to listeners as they come."""
+"""Gradients of calls, passes and parameters of a MindSpore program, reported to listeners as they come."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msprobe.capture.session import Session
 
 
 class RelayedGradients(GraphGradients):
-    """Tells the listeners of a call or pass of its gradients."""
+    """Notifies the listeners of a call or pass of its gradients."""
 
     # Set when both are made: the bus asks for gradients, which go to the bus.
     bus: Bus
@@ -25,8 +25,8 @@ class RelayedGradients(GraphGradients):
         super().__init__(session, NodeHooks())
         self.asked = asked
         # By the backward entry: whose gradients these are, and the places of its arguments that are not keywords.
-        self._heard: dict[str, tuple[Relayed, list[str]]] = {}
-        # What the base class describes is told instead, and no record is put.
+        self._open_backward: dict[str, tuple[Relayed, list[str]]] = {}
+        # What the base class describes is reported instead, and no record is put.
         self.units: Any = self
         self.filter = None
         self.input = self.output = True
@@ -34,12 +34,12 @@ class RelayedGradients(GraphGradients):
     def follow(self, relayed: Relayed, note: Any, tensors: Any) -> None:
         """The call or pass has returned these tensors."""
         places = [edge.path for edge in note.edges if not edge.path.startswith("kwargs.")]
-        self._heard[relayed.backward] = relayed, places
+        self._open_backward[relayed.backward] = relayed, places
         self.watch(relayed, note, tensors)
 
     def described(self, gradient: Any, path: str, entry: str) -> None:
-        """Tell of a gradient in the place of its description."""
-        found = self._heard.get(entry)
+        """Report a gradient in the place of its description."""
+        found = self._open_backward.get(entry)
         if found is None:
             return
         relayed, places = found
@@ -51,7 +51,7 @@ class RelayedGradients(GraphGradients):
         self.bus.show_gradient(relayed.gradient_routes, event)
 
     def put(self, *record: Any) -> None:
-        """All was told when it came."""
+        """All was reported when it came."""
 
     def _begin(self, watch: Watch) -> None:
         if not watch.begun:
@@ -61,11 +61,11 @@ class RelayedGradients(GraphGradients):
     def forget_step(self) -> None:
         """See the base class."""
         super().forget_step()
-        self._heard.clear()
+        self._open_backward.clear()
 
 
 class RelayedParameterGradients:
-    """Tells listeners of the gradients of the parameters of cells."""
+    """Notifies listeners of the gradients of the parameters of cells."""
 
     bus: Bus
 

@@ -32,9 +32,9 @@ from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 TYPE_NAME = "mindspore.Tensor"
 
-# MindSpore 2.10 tells such an error once, and now and then again for a moment (without us in 40 of 150 cases, up to 28
+# MindSpore 2.10 says such an error once, and now and then again for a moment (without us in 40 of 150 cases, up to 28
 # times in a row).
-_MOST_TOLD = 10
+_MOST_SHOWN = 10
 
 # Types that are held, with the bytes of an element. Their copy is made by a multiplication with 1, which is exact and
 # which every device can do.
@@ -88,7 +88,7 @@ def _read(tensor: Any) -> Any:
 
 
 def _asked(question: Callable[[], Any]) -> Any:
-    """What a tensor answers to a question that needs no values, whatever error is told instead at first."""
+    """What a tensor answers to a question that needs no values, whatever error is reported instead at first."""
     try:
         return question()
     except Exception as error:
@@ -100,9 +100,9 @@ def _asked(question: Callable[[], Any]) -> Any:
 
 def _answers(question: Callable[[], Any]) -> bool:
     """Whether what has failed does not fail any more: then it was the error of another call, or of a kernel, and the
-    program will not be told again.
+    program will not be reported again.
     """
-    for _ in range(_MOST_TOLD):
+    for _ in range(_MOST_SHOWN):
         with contextlib.suppress(Exception):
             question()
             return True

@@ -19,7 +19,7 @@ class TrainingListening(training.TrainingListening, Listening):
     __doc__ = training.TrainingListening.__doc__
 
     def start(self, model: Any = None) -> None:
-        """See :meth:`msprobe.capture.listening.Listening.start`. The models themselves are told of, too."""
+        """See :meth:`msprobe.capture.listening.Listening.start`. The models themselves are reported, too."""
         names = self.recorder.names
         if model is not None:
             check_model(model, names)

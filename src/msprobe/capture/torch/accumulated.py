@@ -1,4 +1,4 @@
-"""What backward passes have added up in the gradient of each parameter, told to listeners as soon as it is there.
+"""What backward passes have added up in the gradient of each parameter, reported to listeners as soon as it is there.
 
 Torch calls the hooks that are used here behind each addition to ``.grad``, before wrappers begin to reduce it over
 ranks. They stay in place while the listeners stay the same.
@@ -22,7 +22,9 @@ _without_functions = private.without_functions
 
 
 class AccumulatedGradients:
-    """Hooks on the parameters of the models that were given to start, as far as somebody wants to be told of them."""
+    """Hooks on the parameters of the models that were given to start, as far as somebody wants to be notified of
+    them.
+    """
 
     def __init__(self, context: Context) -> None:
         self._models = context.models
@@ -51,8 +53,8 @@ class AccumulatedGradients:
             hook.handle.remove()
 
     def show(self, hook: _Hook, weight: torch.Tensor) -> None:
-        """A backward pass has added to the gradient of ``weight``. One careful listener is told without detours: this
-        happens for every parameter in every step of a long training.
+        """A backward pass has added to the gradient of ``weight``. One careful listener is reported without detours:
+        this happens for every parameter in every step of a long training.
         """
         session, bus = self._session, self._bus
         thread = session.thread

@@ -2,7 +2,7 @@
 
 A Python function of torch reaches the mode with its arguments in the form in which it passes them on, all defaults
 filled in. A record holds them as they were given: which by position, which by keyword, and no defaults. The call
-instruction in the caller's code tells how many there were of each.
+instruction in the caller's code says how many there were of each.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def as_given(
     frame: types.FrameType | None,
     is_method: bool,
 ) -> tuple[Sequence[Any], dict[str, Any] | None]:
-    """``args`` and ``kwargs`` as the caller of ``function`` gave them; as they are where that cannot be told.
+    """``args`` and ``kwargs`` as the caller of ``function`` gave them; as they are where that cannot be reported.
 
     ``frame``: the one in which ``function`` runs.
     """

@@ -32,7 +32,7 @@ from msprobe.store.handed_through import HANDED_THROUGH
 _without_functions = private.without_functions
 
 
-class Call(Unit):
+class OpenCall(Unit):
     """A call between its beginning and its end."""
 
     __slots__ = ("among_modes", "args", "base", "edges", "handed", "kwargs", "oldest", "versions")
@@ -71,7 +71,7 @@ class CallGradients:
         self.open_watches: dict[_Watch, None] = {}
         self.visible = private.has("gradients")
 
-    def watch(self, call: Call, result: Any) -> None:
+    def watch(self, call: OpenCall, result: Any) -> None:
         """``call`` has returned ``result``: see to it that its gradients are noticed."""
         if not self.visible:
             return
@@ -320,7 +320,7 @@ class _Watch:
     )
 
     def __init__(
-        self, call: Call, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others: int
+        self, call: OpenCall, edges: list[ArgumentEdge], boundary: list[Any], generation: int, others: int
     ) -> None:
         self.base = call.base
         self.handed = call.handed

@@ -65,7 +65,7 @@ class CallOperators:
         number = node._sequence_nr()
         return next((name for first, end, name in self._nodes if first <= number < end), None)
 
-    # ------------------------------------------------------------ what the mode tells
+    # ------------------------------------------------------------ what the mode says
 
     def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Any:
         """Before a call; None if it is not wanted."""

@@ -13,7 +13,7 @@ import torch
 
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
-from msprobe.capture.torch.call_gradients import Call, CallGradients
+from msprobe.capture.torch.call_gradients import CallGradients, OpenCall
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     NodeHooks,
@@ -113,14 +113,14 @@ class CallRecorder(TensorWriter, CallWriter):
         super().__init__(session, describer, statistics, keeper, hooks)
         self.gradients = CallGradients(self, statistics, hooks)
         self.own = OwnTensors()
-        # Told of each call and pass that begins, whether it is the latter; None where no device captures graphs.
+        # Notified of each call and pass that begins, whether it is the latter; None where no device captures graphs.
         self.beginning: Callable[[bool], None] | None = None
 
     # ------------------------------------------------------------ forward
 
     def begin_call(
         self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int, number: int | None = None
-    ) -> Call | None:
+    ) -> OpenCall | None:
         """Before the call: its name, its place, its arguments as they are now. None: not wanted, or it
         failed. ``number``: the one that it has already.
         """
@@ -129,7 +129,7 @@ class CallRecorder(TensorWriter, CallWriter):
         try:
             if self.beginning is not None:
                 self.beginning(False)
-            call = Call(key, session.number(key) if number is None else number)
+            call = OpenCall(key, session.number(key) if number is None else number)
             name = call.entry
             flt = self.filter
             watched = self.backward and _grad_enabled()
@@ -199,14 +199,14 @@ class CallRecorder(TensorWriter, CallWriter):
             session.fault(name, error)
             return None
 
-    def _note_edges(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any] | None) -> None:
+    def _note_edges(self, call: OpenCall, args: Sequence[Any], kwargs: dict[str, Any] | None) -> None:
         call.args, call.kwargs = args, kwargs or {}
         call.edges = [edge_of(t, path) for path, t in self.tensors_in(args, call.kwargs) if t.requires_grad]
         call.oldest = sequence_number()
         call.parent = self.session.parent() if self.session.with_construct else False
         call.stack = self.session.stacks.here(3)
 
-    def returned(self, unit: Call, result: Any) -> None:
+    def returned(self, unit: OpenCall, result: Any) -> None:
         """See :class:`CallWriter`: what the call wrote to is not what it was."""
         key = unit.base.rpartition(".")[0]
         several = type(result) in _SEVERAL
@@ -224,7 +224,7 @@ class CallRecorder(TensorWriter, CallWriter):
         if unwritten is not None:
             self.statistics.leave_unwritten(*unwritten)
 
-    def _note_handed(self, unit: Call, tensor: Any, version: int, results: Sequence[Any]) -> None:
+    def _note_handed(self, unit: OpenCall, tensor: Any, version: int, results: Sequence[Any]) -> None:
         """Note it where an argument that was not written to is among the results."""
         if tensor._version != version:
             return
@@ -248,7 +248,7 @@ class CallRecorder(TensorWriter, CallWriter):
             facts[HANDED_THROUGH] = unit.handed
         return facts
 
-    def watch(self, unit: Call, result: Any) -> None:
+    def watch(self, unit: OpenCall, result: Any) -> None:
         """See :class:`Writer`."""
         self.gradients.watch(unit, result)
 

@@ -2,7 +2,7 @@
 
 While attached, a watched function runs other code: a few instructions that hand the call to its observer. The
 function object stays the same one, so names that were imported long before are seen as well, and everything
-that knows a function by its identity still does: ``P2POp`` tells sends from receives by it, compilers find
+that knows a function by its identity still does: ``P2POp`` distinguishes sends from receives by it, compilers find
 collectives by it, ``is`` in the user's program holds. Detached, the function runs the very code object it
 had.
 """

@@ -2,11 +2,11 @@
 
 A collective that does not block gives the user a handle: a ``Work`` or a ``Future``. The user keeps exactly
 that object. While recording, the methods by which such an object says "done" (``wait``, ``is_completed``,
-``then`` ...) tell us as well, in the thread and at the moment in which the user learns it. So the buffers are
+``then`` ...) notify us as well, in the thread and at the moment in which the user learns it. So the buffers are
 read after they were filled and before the user goes on. Handles that nobody asks about are looked at when
 recording ends, without waiting.
 
-No lock is held anywhere: a handle may die, and tell us so, in the middle of anything. What has to happen once
+No lock is held anywhere: a handle may die, and notify us so, in the middle of anything. What has to happen once
 is decided by who takes an entry out of a dictionary.
 """
 
@@ -198,7 +198,7 @@ class WorkWatch:
         for owner in kind.__mro__:
             if owner in self._patched:
                 continue
-            # A class that answers itself is listened to itself; what it hands on to its base is told twice,
+            # A class that answers itself is listened to itself; what it hands on to its base is reported twice,
             # which does no harm.
             self._patched.add(owner)
             own = vars(owner)

@@ -3,7 +3,7 @@
 What a compiled region does depends on what torch looks like when it is entered: function modes, switched
 dispatch keys, hooks on modules and replaced functions would be compiled in, or make it be compiled again.
 So everything of ours steps aside when such a region is entered (:mod:`msprobe.capture.torch.compiler`
-tells), and comes back when it is left. The backward pass of a compiled region is such a region, too.
+says), and comes back when it is left. The backward pass of a compiled region is such a region, too.
 
 What goes into a compiled module and comes out of it is recorded
 (:mod:`msprobe.capture.torch.compiled_modules`), and what goes into other compiled functions and comes out.

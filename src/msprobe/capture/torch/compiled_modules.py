@@ -196,7 +196,7 @@ class CompiledModules:
         return result
 
     def _enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes | None:
-        """A pass begins; who is told of its end. None if it is not recorded."""
+        """A pass begins; who is notified of its end. None if it is not recorded."""
         session, passes = self.session, self._targets.passes
         if not session.recording or session.thread.muted or _is_traced():
             return None

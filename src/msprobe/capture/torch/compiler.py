@@ -49,7 +49,7 @@ class RegionWatch:
         self._thread.token = None
 
     def region_of(self, frame: types.FrameType | None) -> types.FrameType | None:
-        """The compiled callable that runs in this thread, as far as ``frame`` and its callers tell; it is
+        """The compiled callable that runs in this thread, as far as ``frame`` and its callers say; it is
         then followed to its end.
         """
         while frame is not None:

@@ -49,8 +49,8 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     _probe_module = "msprobe.grad_probe.torch"
     _benchmark_module = "msprobe.perturb.torch"
     _lockstep_module = "msprobe.lockstep.torch.session"
-    # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is told
-    # in words what that is.
+    # The debugger of this process is that of `msprobe run`: makes room for one that the script constructs, and is
+    # reported in words what that is.
     _give_way: Callable[[str], None] | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:

@@ -53,7 +53,7 @@ def float8_values(dtype: torch.dtype) -> np.ndarray[tuple[int], np.dtype[np.floa
     return np.array(torch.arange(256, dtype=torch.uint8).view(dtype).to(torch.float32).tolist(), np.float32)
 
 
-def of_tensor(values: torch.Tensor) -> Bytes:
+def tensor_digest(values: torch.Tensor) -> Bytes:
     """The bytes of a plain CPU tensor in C order; borrowed from it when it is contiguous."""
     size = values.element_size()
     return elements(address_of(values), values.shape, values.stride(), size, values.is_contiguous())

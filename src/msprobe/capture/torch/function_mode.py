@@ -32,7 +32,7 @@ _without_functions = private.without_functions
 _is_traced = private.is_traced
 
 
-# What `_after` is told of a transparent function.
+# What `_after` is notified of a transparent function.
 _INSIDE = object()
 
 
@@ -50,7 +50,7 @@ class CallMode(TorchFunctionMode):
 
     def __init__(self, recorder: CallRecorder, names: ApiNames) -> None:
         super().__init__()
-        # Who is told: the dumper itself where it is alone, and the same as `relayed` where there are listeners.
+        # Who is notified: the dumper itself where it is alone, and the same as `relayed` where there are listeners.
         self.target: Any = recorder
         self.relayed: RelayedCalls | None = None
         self.table = names.table
@@ -64,7 +64,7 @@ class CallMode(TorchFunctionMode):
         self.__torch_function__ = method  # type: ignore[method-assign]
 
     def _before(self, func: Any, kinds: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Plan:
-        """What to run for a call of ``func``, as ``__torch_function__`` is told of it."""
+        """What to run for a call of ``func``, as ``__torch_function__`` is notified of it."""
         try:
             try:
                 api = self.table[func]

@@ -7,7 +7,7 @@ order in which gradients are summed stay as they are.
 
 The boundary is found by walking from the results' nodes. The walk ends at the edges of the arguments, which
 were noted before the call, at parameters, and at nodes that are older than the call (the sequence number
-tells).
+says).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ArgumentEdge(NamedTuple):
 
 
 def identity_of(edge: ArgumentEdge) -> tuple[str, tuple[int, int]]:
-    """Its index path, and what tells the tensor from others."""
+    """Its index path, and what distinguishes the tensor from others."""
     node, slot, path, tensor = edge
     return path, (id(tensor), -1) if node is None else (id(node), slot)
 
@@ -256,7 +256,7 @@ class Gathering:
                 self.sums[index] = before + gradient
 
     def take(self, index: int) -> Any:
-        """The sum of the shares so far, which is told of no more; None if none has come."""
+        """The sum of the shares so far, which is reported no more; None if none has come."""
         self.described[index] = None
         return self.sums.pop(index, None)
 

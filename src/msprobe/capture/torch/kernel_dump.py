@@ -1,9 +1,9 @@
 """Level L2 on an Ascend NPU: the kernels of one API call, dumped by the device's own tool.
 
 For the call that ``list`` names, a configuration file is written and handed to ``torch_npu``, which dumps
-every kernel that runs until it is told to stop. For a backward entry (``Functional.conv2d.0.backward``) the
+every kernel that runs until it is asked to stop. For a backward entry (``Functional.conv2d.0.backward``) the
 call is repeated on copies of its inputs when its gradient arrives, and the backward pass of the repetition
-is dumped: the training's own pass runs together with others and cannot be told apart.
+is dumped: the training's own pass runs together with others and cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KernelDump:
     # ------------------------------------------------------------ the dump
 
     def config_file(self) -> Path:
-        """The file that tells the device's tool what to do: ``step{N}/kernel_config[_R].json``."""
+        """The file that says to the device's tool what to do: ``step{N}/kernel_config[_R].json``."""
         folder = layout.step_folder(Path(self.settings.dump_path), self.session.step)
         rank = self.session.rank()
         return folder / ("kernel_config.json" if rank is None else f"kernel_config_{rank}.json")
@@ -147,7 +147,7 @@ class _Repeatable:
 
 
 class _Calls:
-    """What the mode tells of calls: numbers them, and picks out the one that is wanted."""
+    """What the mode reports calls: numbers them, and picks out the one that is wanted."""
 
     def __init__(self, dump: KernelDump, calls: CallRecorder) -> None:
         self.dump = dump

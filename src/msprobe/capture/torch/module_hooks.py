@@ -1,6 +1,6 @@
 """The modules of a model whose passes are watched between start and stop.
 
-Who is told of a module's passes is decided when it is watched first: the dumper, or
+Who is notified of a module's passes is decided when it is watched first: the dumper, or
 :class:`msprobe.capture.relayed.RelayedPasses` where somebody listens to this module.
 """
 
@@ -20,7 +20,7 @@ from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_scripted
 from msprobe.messages import said
 
-# Who is told of the passes of a module that goes by this name; None: nobody.
+# Who is notified of the passes of a module that goes by this name; None: nobody.
 TargetOf = Callable[[str, nn.Module], "Passes | None"]
 
 
@@ -36,7 +36,7 @@ class ModuleHooks:
 
     def watch(self, named: Sequence[tuple[str, nn.Module]], target_of: TargetOf) -> None:
         """Watch these modules, each under the name that its entries carry: ``Module.{path}.{Class}``; but none of
-        those of which nobody is told.
+        those of which nobody is reported.
         """
         self._target_of = target_of
         self.watch_more(named)
@@ -87,12 +87,12 @@ class ModuleHooks:
 
 
 def watch_passes(passes: Passes, name: str, module: nn.Module) -> WatchedModule:
-    """Tell ``passes`` of each pass of ``module``, under ``name``, until what this returns is removed."""
+    """Notify ``passes`` of each pass of ``module``, under ``name``, until what this returns is removed."""
     return watch_module(module, _Named(passes, name))
 
 
 class _Named:
-    """Tells ``passes`` of the passes of one module, under its name."""
+    """Notifies ``passes`` of the passes of one module, under its name."""
 
     __slots__ = ("name", "passes")
 

@@ -1,6 +1,6 @@
-"""Every pass through a module of the model: what goes in, what comes out, and its parameters.
+"""Every pass through a module of the model: the inputs, the results and its parameters.
 
-Hooks on modules tell of passes (:mod:`msprobe.capture.torch.module_hooks`). What comes back has files of its own:
+Hooks on modules report passes (:mod:`msprobe.capture.torch.module_hooks`). What comes back has files of its own:
 :mod:`msprobe.capture.torch.module_gradients` and :mod:`msprobe.capture.torch.parameter_gradients`.
 """
 

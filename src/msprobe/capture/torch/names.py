@@ -6,7 +6,7 @@ other tools number it. Everything else is recorded under names of the same form,
 operation; Python functions off the list are transparent, so that what they call is recorded instead.
 
 An operator and the method behind it reach the recorder as one and the same function (``a + b`` and
-``a.add(b)``), but are numbered apart. The instruction that made the call tells which it was.
+``a.add(b)``), but are numbered apart. The instruction that made the call says which it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every optimizer step is noticed, and told as ``Optimizer.{Class}.{n}.forward``
+"""Every optimizer step is noticed, and reported as ``Optimizer.{Class}.{n}.forward``
 (:class:`msprobe.capture.targets.OptimizerSteps`).
 
 While a step runs, the calls made by it belong to the region ``optimizer`` of the hierarchy file, those of its closure
@@ -197,7 +197,7 @@ class OptimizerRecorder:
         if self._regions:
             self.session.thread.region = step.region_before
 
-    # ------------------------------------------------------------ whoever is told
+    # ------------------------------------------------------------ whoever is notified
 
     def _begin(self, step: TorchStep, args: Any, kwargs: Any) -> None:
         optimizer = step.optimizer

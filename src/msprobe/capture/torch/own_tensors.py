@@ -1,8 +1,8 @@
 """Parameters and buffers of the model itself, by the name that it has for them.
 
 Those of the modules inside it are known by the records of their passes. The model itself has no record unless that is
-asked for (``record_root``), so each call tells which of its arguments they are. Where no pass has a record (L2), those
-of all modules are told.
+asked for (``record_root``), so each call says which of its arguments they are. Where no pass has a record (L2), those
+of all modules are reported.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from msprobe.capture.events import Kind
+from msprobe.capture.events import EventKind
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.context import Context
@@ -55,7 +55,7 @@ _OF_LEVELS: dict[str, frozenset[str]] = {
 
 
 # The same for each kind of event that listeners want.
-NEEDS_OF_KIND: dict[Kind, frozenset[str]] = {
+NEEDS_OF_KIND: dict[EventKind, frozenset[str]] = {
     # What a collective calls to do its work is part of it, and takes no number.
     "call": frozenset(("functions", "call", "warnings", "collective", "planning")),
     "collective": frozenset(("collective",)),

@@ -7,7 +7,7 @@ view and is written to after the pass. Such a result has a new node from then on
 is seen at the node of the tensor it is a view of.
 
 What is done with them: :mod:`msprobe.capture.torch.module_gradients` writes records,
-:mod:`msprobe.capture.torch.relayed_gradients` tells listeners.
+:mod:`msprobe.capture.torch.relayed_gradients` notifies listeners.
 """
 
 from __future__ import annotations

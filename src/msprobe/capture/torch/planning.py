@@ -1,7 +1,7 @@
 """What torch computes only to plan: which placements and shapes a call will have, once, before the first real one.
 
 DTensor finds them with fake tensors for each new kind of call. A pipeline schedule passes memory that nobody wrote
-through its stages, forward and backward, in its first step, and tells the other ranks what shapes came out.
+through its stages, forward and backward, in its first step, and sends the other ranks the shapes that came out.
 
 Planning is no part of the training, its numbers mean nothing, and whether it takes place depends on what was planned
 before; so nothing of it is recorded, and no record is numbered differently because of it.

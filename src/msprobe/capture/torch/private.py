@@ -346,7 +346,7 @@ graph_task: Callable[[], int] = find("torch._C._current_graph_task_id") or _task
 
 
 def current_node() -> Any:
-    """The node of the graph that the engine runs in this thread; None if there is none, or torch does not tell."""
+    """The node of the graph that the engine runs in this thread; None if there is none, or torch does not say."""
     return _current_node() if _current_node is not None else None
 
 

@@ -101,7 +101,7 @@ class TorchRecorder:
             "structure" if settings.task == "structure" else settings.summary_mode,
             settings.precision,
             saves=settings.task == "tensor",
-            # Nothing tells there that a tensor is asked for its address.
+            # Nothing says there that a tensor is asked for its address.
             exact=settings.level == "L2",
             names=settings.summary_kinds,
         )
@@ -113,7 +113,7 @@ class TorchRecorder:
         self.calls = CallRecorder(session, self.describer, self.statistics, self.keeper, self.hooks)
         self.modules = ModuleRecorder(self.calls)
         self.level: str = settings.level if dumps and not settings.keeps_none else "none"
-        self._heard_gradients = relayed_gradients = RelayedGradients(session)
+        self._relayed_gradients = relayed_gradients = RelayedGradients(session)
         self.relayed_parameters = RelayedParameterGradients(session, relayed_gradients.hooks)
         forget = self.statistics.invalidate
         self.bus = Bus(session, TorchListenerSupport(relayed_gradients, self.relayed_parameters, forget))
@@ -235,7 +235,7 @@ class TorchRecorder:
         return True
 
     def _choose_targets(self, is_dumped: bool) -> None:
-        """Who is told, also of passes that no hook tells of: the dumper itself, where it is alone."""
+        """Who is notified, also of passes that no hook reports: the dumper itself, where it is alone."""
         bus, calls, targets = self.bus, self.calls, self.targets
         relayed = None
         targets.calls, targets.passes = calls, self.modules
@@ -257,7 +257,7 @@ class TorchRecorder:
             self.module_hooks.watch_more(named_modules)
 
     def _target_of(self) -> TargetOf:
-        """Who is told of a module's passes, decided once for each."""
+        """Who is notified of a module's passes, decided once for each."""
         bus, modules = self.bus, self.modules
         dumped = IdentitySet() if self._dumped is None else self._dumped
         if not bus.active:
@@ -293,7 +293,7 @@ class TorchRecorder:
         for work in (
             self.parts.detach,
             self.module_hooks.remove,
-            # The user may be done with the model, and nothing but the model itself tells when its parameters are gone:
+            # The user may be done with the model, and nothing but the model itself says when its parameters are gone:
             # the nodes on which the hooks were keep them alive.
             self.modules.parameters.remove,
             self.relayed_parameters.remove,
@@ -343,7 +343,7 @@ class TorchRecorder:
             self.calls.gradients.close_open,
             self.modules.close_open,
             self.modules.parameters.close_open,
-            self._heard_gradients.close_open,
+            self._relayed_gradients.close_open,
         ):
             attempt(work)
         if self.session.has_late():
@@ -353,7 +353,7 @@ class TorchRecorder:
         for work in (
             self.bus.end_step,
             self.relayed_parameters.begin_step,
-            self._heard_gradients.open.clear,
+            self._relayed_gradients.open.clear,
             self._graph.remove,
             self.statistics.reset,
             self.keeper.begin_step,

@@ -1,4 +1,4 @@
-"""Gradients of calls, passes and parameters, told to listeners as they come."""
+"""Gradients of calls, passes and parameters, reported to listeners as they come."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Unit:
 
 
 class RelayedGradients(PassGradients):
-    """Tells the listeners of a call or pass of its gradients."""
+    """Notifies the listeners of a call or pass of its gradients."""
 
     # Set when both are made: the bus asks for gradients, which go to the bus.
     bus: Bus
@@ -80,7 +80,7 @@ class RelayedGradients(PassGradients):
     def _offer_results(
         self, unit: _Unit, places: list[tuple[int, int]], handed: set[int], given: list[Any], rest: list[Any]
     ) -> None:
-        """Put others into ``given``; what was told is taken out of ``rest``."""
+        """Put others into ``given``; what was reported is taken out of ``rest``."""
         for slot, index in places:
             if slot < len(given) and slot not in handed and _is_plain(given[slot]):
                 given[slot] = self._changed(unit.relayed, "result", unit.results[index], given[slot])
@@ -107,7 +107,7 @@ class RelayedGradients(PassGradients):
     def _offer_arguments(
         self, watch: PassWatch, slots: list[tuple[int, int]], given: list[Any], rest: list[tuple[int, int]]
     ) -> None:
-        """Put others into ``given``; what was told is taken out of ``rest``."""
+        """Put others into ``given``; what was reported is taken out of ``rest``."""
         gathering = watch.gather()
         for index in dict.fromkeys(index for _, index in slots):
             places = [place for place in slots if place[1] == index]
@@ -132,7 +132,7 @@ class RelayedGradients(PassGradients):
                 given[own[0]] = other if left is None else _sum([other, -left])
 
     def _changed(self, relayed: Relayed, side: Side, place: str, gradient: Any) -> Any:
-        """Tell of a gradient that may be replaced; what the backward pass goes on with."""
+        """Report a gradient that may be replaced; what the backward pass goes on with."""
         with _without_functions():
             try:
                 event = relayed.gradient(side, place, gradient, can_be_replaced=True)
@@ -142,7 +142,7 @@ class RelayedGradients(PassGradients):
                 self.session.fault(relayed.backward, error)
                 return gradient
 
-    # ------------------------------------------------------------ told
+    # ------------------------------------------------------------ reported
 
     def _take_result(self, watch: PassWatch, index: int, gradient: Any) -> None:
         if gradient is not None:
@@ -162,7 +162,7 @@ class RelayedGradients(PassGradients):
     def _finish(self, watch: PassWatch) -> None:
         gathering = watch.gather()
         for index in range(len(watch.paths)):
-            # Those with several uses: the others were told of when they came.
+            # Those with several uses: the others were reported when they came.
             gathering.result(index, self._share(watch, index))
 
 
@@ -182,7 +182,7 @@ def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 class RelayedParameterGradients(ParameterHooks):
-    """Tells listeners of the gradients of parameters."""
+    """Notifies listeners of the gradients of parameters."""
 
     bus: Bus
 

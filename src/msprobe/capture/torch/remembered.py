@@ -59,7 +59,7 @@ class Remembered:
         self.renew(self.version, self.epoch)
 
 
-class Share(NamedTuple):
+class KnownElements(NamedTuple):
     """What is known by the elements it is of."""
 
     blocks: dict[Any, dict[str, Any]]
@@ -68,7 +68,7 @@ class Share(NamedTuple):
     # what was begun, by ``place``, the elements in their order.
     rows: dict[Any, Any] | None = None
     place: Any = None
-    written: LateComparison | None = None  # tells whether memory that nobody had written has been
+    written: LateComparison | None = None  # says whether memory that nobody had written has been
 
 
 class Memory:
@@ -140,7 +140,7 @@ class Memory:
         return remembered.unwritten is not None and remembered.unwritten.epoch == self._epoch
 
     def forget(self, storage: int, tensor: torch.Tensor, write: Write | None = None) -> bool:
-        """The elements of ``tensor``, which lies there, were written, or those that ``write`` tells. True if others
+        """The elements of ``tensor``, which lies there, were written, or those that ``write`` says. True if others
         there still are not.
         """
         remembered = self._storages.get(storage)

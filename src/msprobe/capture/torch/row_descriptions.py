@@ -63,7 +63,7 @@ def _pieces_of(values: torch.Tensor) -> Iterator[Any]:
     """The elements of a plain CPU tensor in double, piece by piece. By their address: a tensor that was asked for an
     array of numpy is another one from then on.
     """
-    raw, size, name = digest.of_tensor(values), values.element_size(), str(values.dtype).removeprefix("torch.")
+    raw, size, name = digest.tensor_digest(values), values.element_size(), str(values.dtype).removeprefix("torch.")
     is_wide = values.dtype == torch.bfloat16 or digest.is_float8(values.dtype)
     for start in range(0, len(raw), PIECE * size):
         piece = digest.widen(values.dtype, raw[start : start + PIECE * size])

@@ -147,7 +147,7 @@ def _new_main() -> types.ModuleType:
 
 
 def _set_first_path(place: str, always: bool = False) -> None:
-    """Put ``place`` where Python has the script's; ``always``: also where it is told not to have one (``-P``)."""
+    """Put ``place`` where Python has the script's; ``always``: also where Python is asked not to have one (``-P``)."""
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[:1] = [place]
     elif always:

@@ -2,7 +2,7 @@
 
 A tensor met again is not described again. Results are remembered by the memory they lie in (the StorageImpl, by
 its address, as long as that cannot have come to mean another) and its version counter; any view of the same
-elements, in whatever order, shares the statistics. What writes without counting is told from the elements
+elements, in whatever order, shares the statistics. What writes without counting is distinguished from the elements
 themselves, and from what happened since: see :mod:`msprobe.capture.torch.remembered`.
 """
 
@@ -27,16 +27,16 @@ from msprobe.capture.torch.device_statistics import (
     Measurement,
 )
 from msprobe.capture.torch.late_descriptions import LateDescriptions
-from msprobe.capture.torch.remembered import Memory, Remembered, Share
+from msprobe.capture.torch.remembered import KnownElements, Memory, Remembered
 from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
     Content,
     Envelope,
     LateInfo,
-    Measured,
     MeasuredInfo,
     TensorInfo,
+    TensorNumbers,
     digest_key,
     keys,
     prefix,
@@ -202,7 +202,7 @@ class TensorStatistics:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
-    def _share_of(self, tensor: torch.Tensor, known: Remembered) -> Share | None:
+    def _share_of(self, tensor: torch.Tensor, known: Remembered) -> KnownElements | None:
         """What is known of the elements of a plain tensor, by ``known``, what is of its storage; None where nothing may
         be remembered.
         """
@@ -214,11 +214,11 @@ class TensorStatistics:
         in_order = tensor.is_contiguous()
         if self.is_late(tensor):
             place = (address, dtype, tensor.numel() if in_order else (shape, stride))
-            return Share({}, None, known.rows, place)
+            return KnownElements({}, None, known.rows, place)
         self._look_again(tensor, known, block, pattern)
-        return None if known.trust else Share(known.blocks, block, known.rows if in_order else None)
+        return None if known.trust else KnownElements(known.blocks, block, known.rows if in_order else None)
 
-    def _share_inside(self, found: Unwrapped) -> Share | None:
+    def _share_inside(self, found: Unwrapped) -> KnownElements | None:
         """The same of the tensor in a wrapper (a DTensor, float8 with its scale), which others may wrap as well."""
         values = found.values
         if values is None or found.stored is not None or type(values) not in ORDINARY or values.dtype.is_complex:
@@ -235,7 +235,7 @@ class TensorStatistics:
 
     def _look_again(self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]) -> None:
         """Look whether the elements, which are on the CPU, are still those that are remembered; where they are not,
-        ``known`` is exposed. On a device the version alone tells.
+        ``known`` is exposed. On a device the version alone says.
         """
         if not self._structure and tensor.numel():
             before, now = known.fingerprints.get(block), remembered.fingerprint(tensor, pattern)
@@ -254,7 +254,7 @@ class TensorStatistics:
                 unwritten.seen = now  # it has memory since
             if self.is_late(tensor):
                 written = self._device.compare(unwritten.seen, now)
-                return self._describe_unusual(tensor, Share({}, None, written=written))
+                return self._describe_unusual(tensor, KnownElements({}, None, written=written))
             if not torch.equal(unwritten.seen, now):
                 # Written by code that torch does not count.
                 known.unwritten = None
@@ -273,7 +273,7 @@ class TensorStatistics:
     def _describe_unusual(
         self,
         tensor: torch.Tensor,
-        share: Share | None = None,
+        share: KnownElements | None = None,
         why_not_read: str | None = None,
         is_wrapper: bool = False,
     ) -> TensorInfo:
@@ -305,7 +305,7 @@ class TensorStatistics:
             frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
             return _finished(frame, self._absent())
 
-    def _describe_unwrapped(self, found: Unwrapped, share: Share | None) -> TensorInfo:
+    def _describe_unwrapped(self, found: Unwrapped, share: KnownElements | None) -> TensorInfo:
         values = found.values
         stored = values if found.stored is None else found.stored
         behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
@@ -313,21 +313,21 @@ class TensorStatistics:
         frame = Envelope(beginning, found.requires_grad, keys(found.before), keys(behind))
         if values is None or stored is None or self._structure:
             return _finished(frame, self._absent())
-        share = share or Share({}, None)
+        share = share or KnownElements({}, None)
         if self.is_late(values):
             return self._describe_late(frame, found, values, stored, share)
         has_row = self._row_descriptions.has_row(found, values)
         return self._measured(frame, self._measure(found.dtype, has_row, share, values, stored))
 
     def _describe_late(
-        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: Share
+        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: KnownElements
     ) -> TensorInfo:
         known = share.rows
         elements: LateElements | None = None if known is None else known.get(share.place)
         if elements is None:
             has_row = self._row_descriptions.has_row(found, values)
             # It keeps no tensor alive.
-            measure = functools.partial(self._measure, found.dtype, has_row, Share({}, None))
+            measure = functools.partial(self._measure, found.dtype, has_row, KnownElements({}, None))
             if self._saves or found.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
                 elements = self._device.copy(values, stored, measure)
             else:
@@ -343,7 +343,7 @@ class TensorStatistics:
         return self._wants_digest(dtype) or self._crc or self._xor
 
     def _measure(
-        self, dtype: str, has_row: bool, share: Share, values: torch.Tensor, stored: torch.Tensor
+        self, dtype: str, has_row: bool, share: KnownElements, values: torch.Tensor, stored: torch.Tensor
     ) -> Measurement:
         """What is known of plain values on the CPU, which stand for a tensor of ``dtype``."""
         problem = row = None
@@ -359,7 +359,7 @@ class TensorStatistics:
         if has_row and numbers is not _UNREADABLE:
             row = self._row_descriptions.of(values, share.rows, share.block)
         wants_digest = self._wants_digest(stored.dtype)
-        raw = digest.of_tensor(stored) if self._is_hashed(stored.dtype) else b""
+        raw = digest.tensor_digest(stored) if self._is_hashed(stored.dtype) else b""
         return Measurement(
             numbers,
             row,
@@ -374,7 +374,7 @@ class TensorStatistics:
         frame = frame._replace(behind=frame.behind + behind)
         if known.numbers is None:
             return _finished(frame, self._content_of(known))
-        return MeasuredInfo(frame, Measured(self.text, known.numbers, known.crc, known.xxh3))
+        return MeasuredInfo(frame, TensorNumbers(self.text, known.numbers, known.crc, known.xxh3))
 
     def _prefix(self, *beginning: Any) -> bytes:
         known = self._prefixes.get(beginning)
@@ -478,7 +478,7 @@ class TensorStatistics:
     def _content_of(self, known: Measurement) -> Content:
         if known.numbers is None:
             return Content(b'"md5":' + known.xor + SEPARATOR, b"", digest_key(known.xxh3), None)
-        return Measured(self.text, known.numbers, known.crc, known.xxh3).content()
+        return TensorNumbers(self.text, known.numbers, known.crc, known.xxh3).content()
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is

@@ -104,7 +104,7 @@ class Content(NamedTuple):
     nonfinite: bool | None
 
 
-class Measured(NamedTuple):
+class TensorNumbers(NamedTuple):
     """The numbers of a tensor, its digests if they are asked for, and the statistics that are to be written."""
 
     rows: StatisticsText
@@ -154,7 +154,7 @@ class MeasuredInfo(TensorInfo):
 
     __slots__ = ("_frame", "_made", "measured")
 
-    def __init__(self, frame: Envelope, measured: Measured) -> None:
+    def __init__(self, frame: Envelope, measured: TensorNumbers) -> None:
         self._frame = frame
         self._made: tuple[bytes, int] | None = None
         self.measured = measured
@@ -184,7 +184,7 @@ class MeasuredInfo(TensorInfo):
 class LateInfo(TensorInfo):
     """A description whose numbers come later.
 
-    ``elements``: what they will be made of. ``written``: tells then whether memory that ``empty`` or its like gave was
+    ``elements``: what they will be made of. ``written``: says then whether memory that ``empty`` or its like gave was
     written.
     """
 

@@ -20,7 +20,7 @@ from msprobe.capture.torch import private
 # Before it could be asked for, a storage object that was let go of left no trace.
 storage_of = private.storage_address
 is_expired = private.is_expired
-# Where nothing tells: as if every tensor were a gradient on its way.
+# Where nothing says: as if every tensor were a gradient on its way.
 in_backward: Callable[[], int] = (lambda: 0) if private.missing("threads of autograd") else private.graph_task
 
 _MOST_HOLDERS = 3
@@ -40,7 +40,7 @@ def may_be_passing(tensor: torch.Tensor) -> bool:
 
 
 class StorageHold:
-    """Tells whether the storage at some address is still the one it was."""
+    """Says whether the storage at some address is still the one it was."""
 
     __slots__ = ("_holders", "_weak")
 

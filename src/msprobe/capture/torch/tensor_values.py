@@ -79,7 +79,7 @@ class HeldPayload(NamedTuple):
 
 def _held(values: torch.Tensor) -> HeldPayload:
     """The values of a contiguous tensor of the host."""
-    data = memoryview(digest.of_tensor(values))
+    data = memoryview(digest.tensor_digest(values))
     return HeldPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), data, values)
 
 
@@ -120,7 +120,7 @@ def copy_values(tensor: torch.Tensor, allocate: Callable[[int], memoryview]) -> 
         if values.device.type != "cpu":
             values = values.cpu()
         data = allocate(values.numel() * values.element_size())
-        data[:] = digest.of_tensor(values)
+        data[:] = digest.tensor_digest(values)
         return TensorPayload(str(values.dtype).removeprefix("torch."), tuple(values.shape), data)
 
 
@@ -270,7 +270,7 @@ def _memory(nbytes: int) -> memoryview:
 
 
 def _conclusive(name: str, part: str, value: Any) -> Any:
-    """What of a part of a record tells something if it holds an infinity: not memory that is yet to be written."""
+    """What of a part of a record says something if it holds an infinity: not memory that is yet to be written."""
     if part == "output" and name.startswith(IGNORED_OUTPUTS):
         return None
     if part == "input_args" and name.startswith(IGNORED_FIRST_INPUTS):

@@ -1,4 +1,4 @@
-"""Recording the training of a Trainer, which tells by its callbacks where it is."""
+"""Recording the training of a Trainer, which says by its callbacks where it is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TrainerRecording:
     ) -> None:
         """A training begins, or goes on after ``done`` steps. ``may_begin``: asked before a step begins.
 
-        ``optimizers``: what the Trainer has, where it may be several. ``ends_steps``: :meth:`end_step` will tell where
+        ``optimizers``: what the Trainer has, where it may be several. ``ends_steps``: :meth:`end_step` will say where
         each step ends.
         """
         own = IdentitySet(optimizers)

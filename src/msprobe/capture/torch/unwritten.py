@@ -1,6 +1,6 @@
 """Memory that nobody has written yet: what ``empty`` and its like give, until all of it is written.
 
-Which bytes these are is told by the calls that write to views of them, or to some elements of them. Code that torch
+Which bytes these are is reported by the calls that write to views of them, or to some elements of them. Code that torch
 does not count writes, too: so some of the bytes are looked at again before they are called unwritten.
 """
 
@@ -32,7 +32,7 @@ _RESULTS: dict[str, tuple[int | None, tuple[int, ...]]] = {
 }
 #: So many ranges are followed one by one; what leaves more of them, or gaps, is followed element by element.
 _MOST_RANGES = 16
-#: A truth value for each element is kept of so many at most: 16 MiB, next to at least as much memory that they tell of.
+#: A truth value for each element is kept of so many at most: 16 MiB, next to at least as much memory that they report.
 _MOST_ELEMENTS = 1 << 24
 _LOOKED_AT = 256
 
@@ -40,7 +40,7 @@ Range = tuple[int, int]
 #: Writes False to those elements of a tensor of truth values that a call has written.
 Write = Callable[[torch.Tensor], Any]
 
-#: Calls that write some elements of their first argument, by which of the others tell which.
+#: Calls that write some elements of their first argument, by which of the others say which.
 _PARTIAL: dict[str, Callable[[torch.Tensor, Sequence[Any]], Any]] = {
     "Tensor.__setitem__": lambda mask, args: mask.__setitem__(args[1], False),
     "Tensor.index_copy_": lambda mask, args: mask.index_fill_(args[1], args[2], False),
@@ -84,7 +84,7 @@ class Unwritten:
     """The bytes of one storage that nobody has written; true at one version, while no other code has run.
 
     ``ranges``: where they begin and end, counted from the beginning of the storage. ``mask``: which elements these are
-    (in C order of the storage, by the type of the tensor that was allocated), once ranges cannot tell any more.
+    (in C order of the storage, by the type of the tensor that was allocated), once ranges cannot say any more.
     ``seen``: what some of them were; None as long as there is no memory.
     """
 
@@ -128,7 +128,7 @@ class Unwritten:
         return torch.cat(found) if found else whole[:0].clone()
 
     def wrote(self, tensor: torch.Tensor, write: Write | None = None) -> bool:
-        """A call has written ``tensor``, which lies in this storage, or those of its elements that ``write`` tells.
+        """A call has written ``tensor``, which lies in this storage, or those of its elements that ``write`` says.
         False if nothing is known to be left.
         """
         self._cut(tensor, write)
@@ -169,7 +169,7 @@ class Unwritten:
         return self.mask is not None
 
     def _part(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The truth values of the elements of ``tensor``; None if they cannot be told from others."""
+        """The truth values of the elements of ``tensor``; None if they cannot be distinguished from others."""
         if self.mask is None or tensor.element_size() != self.size:
             return None
         if _span(tensor)[1] > len(self.mask) * self.size:

@@ -82,14 +82,14 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.cli.progress import progress
     from msprobe.engine import Workers
     from msprobe.environment.checkpoint import results
-    from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
+    from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
     from msprobe.environment.checkpoint.contents import SECTIONS
 
     first, second = args.compare
     if args.with_optim and args.weights_only:
         raise UsageError(said("checkpoint-options-exclude"))
     files = results.output_files(args.output or DEFAULT_OUTPUT)
-    request = Request(
+    request = CheckpointRequest(
         first,
         second,
         names=args.name_map,
@@ -97,8 +97,8 @@ def execute(args: argparse.Namespace) -> int:
         allow_missing=args.allow_missing,
         earlier=args.earlier,
     )
-    with progress() as tell:
-        result = compare_checkpoints(request, Workers(args.jobs, args.engine), tell)
+    with progress() as bar:
+        result = compare_checkpoints(request, Workers(args.jobs, args.engine), bar)
     results.write(result, files, full=args.metrics == "full", with_optimizer=args.with_optim)
     answers.wrote(files)
     answers.note(differs=result.differs, coverage=result.coverage.as_json())

@@ -14,7 +14,7 @@ from msprobe.foreign.console import say
 from msprobe.messages import both, said, translated
 
 if TYPE_CHECKING:
-    from msprobe.monitor.diff import Difference
+    from msprobe.monitor.diff import RunDifference
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,11 +73,11 @@ def execute(args: argparse.Namespace) -> int:
     return _status(result)
 
 
-def _status(result: Difference) -> int:
+def _status(result: RunDifference) -> int:
     return result.coverage.status(result.found is not None)
 
 
-def _as_json(result: Difference) -> dict[str, Any]:
+def _as_json(result: RunDifference) -> dict[str, Any]:
     found = result.found
     step = found and {
         "step": found.step,
@@ -96,7 +96,7 @@ def _as_json(result: Difference) -> dict[str, Any]:
     }
 
 
-def _say_unread(result: Difference, top: int) -> None:
+def _say_unread(result: RunDifference, top: int) -> None:
     """Name what was not compared."""
     if result.ends:
         ours, theirs = result.ends

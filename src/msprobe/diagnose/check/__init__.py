@@ -1,4 +1,4 @@
-"""What one dump alone tells, without a second run: each check looks for one kind of fault."""
+"""What one dump alone says, without a second run: each check looks for one kind of fault."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange
 from msprobe.diagnose.check.moment import Earlier
 from msprobe.diagnose.check.replica import Replica
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Timeline
 
@@ -36,7 +36,7 @@ class Across:
         self,
         rank: Rank,
         name: str,
-        kind: Kind,
+        kind: FindingKind,
         message: str,
         where: str | None = None,
         evidence: dict[str, Any] | None = None,

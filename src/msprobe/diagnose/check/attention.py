@@ -14,7 +14,7 @@ import numpy as np
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import is_floating, numbers, numel
 from msprobe.diagnose.findings import Finding
@@ -25,7 +25,7 @@ from msprobe.messages import said
 _MASKED = -1e4
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first softmax (or fused attention) of each pass that gives weight to later positions."""
     for timeline in moment.timelines.values():
         for text in texts(moment, timeline):

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import Text, texts
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, tensors
 from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.findings import Finding
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first of several mean losses of one step that count different numbers of labels."""
     for timeline in moment.timelines.values():
         if moment.weights_move(timeline):

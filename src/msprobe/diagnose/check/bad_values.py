@@ -34,7 +34,7 @@ class Limits:
 
     @property
     def by_words(self) -> bool:
-        """True if bad values are those whose text in a record tells them: NaN and infinities."""
+        """True if bad values are those whose text in a record says them: NaN and infinities."""
         return self.largest is None and self.growth is None
 
 
@@ -202,7 +202,7 @@ def _grows(event: Event, growth: float) -> bool:
 
 
 def _puts_infinity(event: Event) -> bool:
-    """True if a call is told to put an infinity somewhere."""
+    """True if a call is asked to put an infinity somewhere."""
     if event.parts.kind != "api":
         return False
     if operation(event.stem) in operators.MASKS and event.direction == "forward":

@@ -1,7 +1,7 @@
 """Gradients that were not cleared before the step, or that were cleared within it.
 
 Each backward pass adds to a gradient, and the mean of a sum is the sum of the means. So the means of what the backward
-passes of a step made, and of what the optimizer got, tell whether anything else is in it: nothing, up to one factor
+passes of a step made, and of what the optimizer got, say whether anything else is in it: nothing, up to one factor
 that clipping or scaling gives all gradients, or the gradient that the step before left behind; or whether the last
 pass alone is in it.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.findings import Finding
@@ -27,7 +27,7 @@ from msprobe.messages import said
 _LEAST = 4
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The optimizer's step, if what it got is this step's gradient and the last one's together."""
     for timeline in moment.timelines.values():
         steps = moment.optimizer_steps(timeline)
@@ -46,11 +46,11 @@ def check(moment: Moment) -> Iterable[Finding]:
             yield from _kept(moment, timeline, step, names)
 
 
-def _has_one_pass(moment: Moment, timeline: Timeline, name: str) -> bool:
+def _has_one_pass(moment: CheckedStep, timeline: Timeline, name: str) -> bool:
     return sum(leaf is not None for leaf in moment.gradients(timeline).get(name, ())) == 1
 
 
-def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> Iterable[Finding]:
+def _kept(moment: CheckedStep, timeline: Timeline, step: Event, wanted: set[str]) -> Iterable[Finding]:
     """What an optimizer got, if the gradient of the step before is in it."""
     before = moment.before.gradients.get(timeline.rank, {}) if moment.before is not None else {}
     before = {name: leaf for name, leaf in before.items() if name in wanted}
@@ -83,7 +83,7 @@ def _kept(moment: Moment, timeline: Timeline, step: Event, wanted: set[str]) -> 
         )
 
 
-def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding]:
+def _within(moment: CheckedStep, timeline: Timeline, step: Event) -> Iterable[Finding]:
     """What the optimizer got, if it is the gradient of the last backward pass alone."""
     now = moment.at_optimizer(timeline)
     rows: list[tuple[float, float, float, float]] = []
@@ -117,7 +117,7 @@ def _within(moment: Moment, timeline: Timeline, step: Event) -> Iterable[Finding
         )
 
 
-def _means(moment: Moment, timeline: Timeline, before: dict[str, Any]) -> tuple[list[str], Any, Any, Any, Any]:
+def _means(moment: CheckedStep, timeline: Timeline, before: dict[str, Any]) -> tuple[list[str], Any, Any, Any, Any]:
     """For each parameter: mean of this step's gradients, of the older one, of what arrived; and their rounding."""
     names: list[str] = []
     rows: list[tuple[float, float, float, float]] = []
@@ -130,7 +130,7 @@ def _means(moment: Moment, timeline: Timeline, before: dict[str, Any]) -> tuple[
         size = sum(rms(leaf) for leaf in leaves) + rms(older)
         mean = sum(float(leaf["Mean"]) for leaf in leaves)
         left = float(older["Mean"])
-        # Means that are no more than rounding tell nothing.
+        # Means that are no more than rounding say nothing.
         if counts_in_a_sum(left, size, arrived):
             names.append(name)
             rows.append((mean, left, float(arrived["Mean"]), size))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -19,7 +19,7 @@ from msprobe.messages import said
 _ATTENTION = "scaled_dot_product_attention"
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each dropout whose argument and whose module's mode do not go together."""
     for timeline in moment.timelines.values():
         if not timeline.part.ours:
@@ -84,7 +84,7 @@ def _learns(event: Event) -> bool:
     return any(leaf.get("requires_grad") for leaf in floats(event.inputs()))
 
 
-def _left_in_eval(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     """Modules in eval mode that hold inactive dropouts, in a parent that trains and has siblings that train."""
     known: set[str] = set()
     training = {

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.siblings import relative_place
 from msprobe.diagnose.check.values import floats, measured
 from msprobe.diagnose.differences.records import fingerprint, numel
@@ -27,7 +27,7 @@ _HALF = frozenset(("float16", "bfloat16"))
 _RESHAPED = 8
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
     for timeline in moment.timelines.values():
         known: set[Event] = set()
@@ -37,7 +37,7 @@ def check(moment: Moment) -> Iterable[Finding]:
                 yield found
 
 
-def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
     """Sensitive calls between a cast down and a cast up."""
     found = []
     raised = _raised(timeline)
@@ -70,7 +70,7 @@ def _squeezed(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]
 
 
 def _raised(timeline: Timeline) -> set[Hashable]:
-    """What tells the half-precision tensors apart that are cast to single precision."""
+    """What says the half-precision tensors apart that are cast to single precision."""
     found: set[Hashable] = set()
     for event in timeline:
         if event.direction == "forward" and event.parts.kind == "api" and operation(event.stem) in CASTS:
@@ -81,7 +81,7 @@ def _raised(timeline: Timeline) -> set[Hashable]:
     return found
 
 
-def _doubles(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
     """Calls that make large double-precision tensors of single-precision ones, where hardly anything else is double."""
     counts: Counter[str] = Counter()
     first: list[Event] = []
@@ -113,7 +113,7 @@ def _doubles(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
     return [(moment.finding(timeline, event, "dtype", message, evidence=evidence), event)]
 
 
-def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
     """Calls that compute in a type of their own among the layers of a stack."""
     places: dict[tuple[Hashable, ...], dict[str, Event]] = {}
     for event in timeline:
@@ -156,7 +156,7 @@ def _unlike(moment: Moment, timeline: Timeline) -> list[tuple[Finding, Event]]:
     return odd
 
 
-def _follows_its_input(moment: Moment, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
+def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
     """Whether the call gives the type of what it gets, which no other layer gets, and no cast made any of that.
 
     The first layer gets what an embedding or a recurrent network gave, the others what was added up. Where the others
@@ -170,7 +170,7 @@ def _follows_its_input(moment: Moment, timeline: Timeline, event: Event, calls: 
     return gives == "float32" or not any(_is_cast(moment, timeline, one) for one in calls.values())
 
 
-def _is_cast(moment: Moment, timeline: Timeline, event: Event) -> bool:
+def _is_cast(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
     """Whether the first argument is what a cast made of another type, in whatever shape."""
     makers = moment.makers(timeline)
     for _ in range(_RESHAPED):

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.dropout import activity
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import Wording, joined, said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first call of each rank that eval mode changes, if the whole model is in it and an optimizer trains it.
 
     A batch norm in eval mode inside of a model that trains is meant, as a rule.
@@ -50,7 +50,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         )
 
 
-def _is_trained(moment: Moment, timeline: Timeline) -> bool:
+def _is_trained(moment: CheckedStep, timeline: Timeline) -> bool:
     """True if an optimizer takes a step with gradients of this pass."""
     return any(not event.record.get("skipped") for event in moment.optimizer_steps(timeline)) and bool(
         moment.at_optimizer(timeline)

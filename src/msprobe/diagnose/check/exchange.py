@@ -74,7 +74,7 @@ def _rank_order(rank: Rank) -> tuple[bool, int, str]:
     return (False, rank, "") if isinstance(rank, int) else (True, 0, rank)
 
 
-class Node:
+class MatchedCalls:
     """Calls that belong together, at most one of each rank: the places of the ranks in ``Exchange.ranks``, and of the
     calls in their columns. ``whole``: none is missing.
     """
@@ -135,11 +135,11 @@ class Exchange:
             columns["results"] = shared.alike(tuple(map(shared.alike, one.results)))
             self.calls.append(replace(one, names=shared(tuple(map(shared, one.names))), groups=(), **columns))
         self.ranks: list[Rank] = [one.rank for one in self.calls]
-        self.nodes: list[Node] = []
+        self.nodes: list[MatchedCalls] = []
         # Where no record says the group, it is all ranks of the dump.
         everyone = tuple(sorted(rank for rank in self.ranks if isinstance(rank, int)))
         self._everyone = self._groups.setdefault(everyone, len(self._groups))
-        self._of: list[list[Node | None]] = [[None] * len(one.names) for one in self.calls]
+        self._of: list[list[MatchedCalls | None]] = [[None] * len(one.names) for one in self.calls]
         self._match()
         self._from_anybody()
         self.nodes = [node for node in self.nodes if len(node)]
@@ -147,11 +147,11 @@ class Exchange:
     def __len__(self) -> int:
         return len(self.calls)
 
-    def names(self, node: Node) -> dict[Rank, str]:
+    def names(self, node: MatchedCalls) -> dict[Rank, str]:
         """The calls of a node by rank."""
         return {self.ranks[side]: self.calls[side].names[number] for side, number in node.members()}
 
-    def results(self, node: Node) -> dict[Rank, Results]:
+    def results(self, node: MatchedCalls) -> dict[Rank, Results]:
         """What the calls of a node make, by rank."""
         return {self.ranks[side]: self.calls[side].results[number] for side, number in node.members()}
 
@@ -195,12 +195,14 @@ class Exchange:
         """Whether the recording of a rank may have ended before the rank did."""
         return {one.rank: one.may_go_on for one in self.calls}
 
-    def word(self, node: Node) -> str:
+    def word(self, node: MatchedCalls) -> str:
         """The API of the first call of a node."""
         return self.calls[node.sides[0]].words[node.numbers[0]]
 
     def _numbered(self, groups: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-        """The number of each group. They are told with each call, by thousands of ranks: equal ones are one object."""
+        """The number of each group. They are reported with each call, by thousands of ranks: equal ones are one
+        object.
+        """
         numbers: dict[int, int] = {}
         for group in groups:
             if id(group) not in numbers:
@@ -209,7 +211,7 @@ class Exchange:
 
     def _match(self) -> None:
         ids: dict[tuple[Key, int], int] = {}
-        sets: dict[tuple[int, int], Node] = {}
+        sets: dict[tuple[int, int], MatchedCalls] = {}
         for side, one in enumerate(self.calls):
             counts: dict[int, int] = defaultdict(int)
             for number, (keys, group) in enumerate(zip(one.keys, self._group_of[side], strict=True)):
@@ -217,16 +219,16 @@ class Exchange:
                     continue
                 numbered = []
                 for key in keys:
-                    # A message is told by its two ranks, whatever group they have in common.
+                    # A message is reported by its two ranks, whatever group they have in common.
                     whole = ids.setdefault((key, (group or self._everyone) if len(key) == 1 else 0), len(ids))
                     counts[whole] += 1
                     numbered.append((whole, counts[whole]))
                 node = self._joined(sets, numbered, side)
                 node.add(side, number)
                 self._of[side][number] = node
-        self._tell_whole(list(ids), sets)
+        self._mark_whole(list(ids), sets)
 
-    def _tell_whole(self, keys: list[tuple[Key, int]], sets: dict[tuple[int, int], Node]) -> None:
+    def _mark_whole(self, keys: list[tuple[Key, int]], sets: dict[tuple[int, int], MatchedCalls]) -> None:
         """Find the calls that some rank of the dump does not answer."""
         known = set(self.ranks)
         groups = [set(group) & known for group in self._groups]
@@ -236,9 +238,11 @@ class Exchange:
             if len(wanted) > len(node) or not wanted <= {self.ranks[side] for side in node.sides}:
                 node.whole = False
 
-    def _joined(self, sets: dict[tuple[int, int], Node], keys: list[tuple[int, int]], side: int) -> Node:
+    def _joined(
+        self, sets: dict[tuple[int, int], MatchedCalls], keys: list[tuple[int, int]], side: int
+    ) -> MatchedCalls:
         """The node of a call that exchanges what the keys say; several become one, unless a rank has two calls then."""
-        node: Node | None = None
+        node: MatchedCalls | None = None
         for key in keys:
             other = sets.get(key)
             if other is None or (other.sides and other.sides[-1] == side):
@@ -248,14 +252,14 @@ class Exchange:
             elif other is not node and set(node.sides).isdisjoint(other.sides):
                 self._merge(node, other, sets)
         if node is None:
-            node = Node()
+            node = MatchedCalls()
             self.nodes.append(node)
         for key in keys:
             if sets.setdefault(key, node) is node:
                 node.keys.append(key)
         return node
 
-    def _merge(self, node: Node, other: Node, sets: dict[tuple[int, int], Node]) -> None:
+    def _merge(self, node: MatchedCalls, other: MatchedCalls, sets: dict[tuple[int, int], MatchedCalls]) -> None:
         for side, number in other.members():
             node.add(side, number)
             self._of[side][number] = node
@@ -266,8 +270,8 @@ class Exchange:
 
     def _from_anybody(self) -> None:
         """A receive that names no sender takes the first message to its rank that nobody has taken."""
-        waiting: dict[Any, deque[Node]] = defaultdict(deque)
-        lone: list[tuple[Node, RankCalls, int]] = []
+        waiting: dict[Any, deque[MatchedCalls]] = defaultdict(deque)
+        lone: list[tuple[MatchedCalls, RankCalls, int]] = []
         for node in self.nodes:
             if len(node) != 1:
                 continue
@@ -306,7 +310,7 @@ class Exchange:
                 return said("collective-tensors-differ", first, in_words)
         return None
 
-    def missing(self, node: Node) -> list[Rank]:
+    def missing(self, node: MatchedCalls) -> list[Rank]:
         """The ranks of the dump that the record of a node's first call names, and that have no call in it."""
         group = list(self._groups)[self._group_of[node.sides[0]][node.numbers[0]]]
         return sorted(set(group) & set(self.ranks) - {self.ranks[side] for side in node.sides}, key=_rank_order)
@@ -333,7 +337,7 @@ class Exchange:
                 break
         return found
 
-    def in_order(self) -> Iterator[Node]:
+    def in_order(self) -> Iterator[MatchedCalls]:
         """All calls of all ranks so that nothing comes before what it waits for."""
         sends = [[word in operators.SENDS for word in one.words] for one in self.calls]
         for node in self.nodes:
@@ -357,14 +361,16 @@ class Exchange:
                 yield waited_for
             self._free(waited_for, next_of, walking)
 
-    def _walk(self, side: int, next_of: list[int], sends: list[list[bool]], walking: deque[int]) -> Iterator[Node]:
+    def _walk(
+        self, side: int, next_of: list[int], sends: list[list[bool]], walking: deque[int]
+    ) -> Iterator[MatchedCalls]:
         """Go on with one rank up to where it waits."""
         nodes = self._of[side]
         while next_of[side] < len(nodes):
             number = next_of[side]
             node = nodes[number]
             if node is None:
-                alone = Node(communicates=False)
+                alone = MatchedCalls(communicates=False)
                 alone.add(side, number)
                 yield alone
             elif not node.done:
@@ -380,7 +386,7 @@ class Exchange:
                     self._free(node, next_of, walking, but=side)
             next_of[side] = number + 1
 
-    def _free(self, node: Node, next_of: list[int], walking: deque[int], but: int | None = None) -> None:
+    def _free(self, node: MatchedCalls, next_of: list[int], walking: deque[int], but: int | None = None) -> None:
         """The ranks that wait at a node go on, ``but`` one that goes on already."""
         for side, number in node.members():
             if side != but and next_of[side] == number:

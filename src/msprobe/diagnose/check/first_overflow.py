@@ -58,7 +58,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ReceivedBadValue:
     """How a bad value came to a rank: through which call, and which one computed with it first."""
 
     rank: Rank
@@ -85,7 +85,7 @@ class FirstNode:
     construct: tuple[str, ...]
     stack: tuple[str, ...]
     input_share: float | None
-    arrivals: tuple[Arrival, ...]
+    arrivals: tuple[ReceivedBadValue, ...]
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _opened(dump: Dump, partial: bool) -> Iterator[DumpPart]:
 
 
 def _wanted(part: DumpPart, seen: _Seen) -> Collection[str]:
-    """The records that have to do with bad values, as their texts tell; all, where memory that nobody has written
+    """The records that have to do with bad values, as their texts say; all, where memory that nobody has written
     must be followed through the calls of a dump that does not mark it.
     """
     found: list[str] = []
@@ -226,7 +226,7 @@ def _wanted(part: DumpPart, seen: _Seen) -> Collection[str]:
         if name.endswith(".forward") or ".forward." in name:
             last = name
     wanted = {last, *found} - {""}
-    # The forward call tells why a backward call makes what it makes.
+    # The forward call says why a backward call makes what it makes.
     return wanted | {name for one in found if ".backward" in one and (name := _forward(one)) in part}
 
 
@@ -254,12 +254,12 @@ class _Search:
         self._steps += 1
         ranks = self.dump.ranks(step)
 
-        def tell(number: int) -> None:
+        def show_rank(number: int) -> None:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
-        found = zip(ranks, run(_look_at, jobs, self._workers, tell), strict=True)
+        found = zip(ranks, run(_look_at, jobs, self._workers, show_rank), strict=True)
         self._search(step, Exchange(self._kept(step, found)))
 
     def _kept(self, step: int | None, found: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:
@@ -351,7 +351,7 @@ def _node(timeline: Timeline, step: int | None, origin: Origin, matters: bool) -
         stack=tuple(part.stack(origin.name)),
         input_share=_input_share(timeline.by_name[origin.name]),
         arrivals=tuple(
-            Arrival(rank, name, origin.first_bad.get(rank)) for rank, name in in_order_of_ranks(origin.reached)
+            ReceivedBadValue(rank, name, origin.first_bad.get(rank)) for rank, name in in_order_of_ranks(origin.reached)
         ),
     )
 

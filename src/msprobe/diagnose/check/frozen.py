@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -13,7 +13,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """What was frozen between two steps matters; what was frozen before all of them is meant, as a rule."""
     for timeline in moment.timelines.values():
         for event in moment.optimizer_steps(timeline):
@@ -36,7 +36,7 @@ def _frozen(event: Event) -> list[str]:
     return found
 
 
-def _finding(moment: Moment, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
+def _finding(moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
     held = said("optimizer-holds-frozen", event.name, len(names))
     how = "got gradients before and are frozen now" if lost else "are frozen"
     return moment.finding(

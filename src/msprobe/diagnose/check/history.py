@@ -11,7 +11,7 @@ from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 if TYPE_CHECKING:
-    from msprobe.diagnose.check.moment import Moment
+    from msprobe.diagnose.check.moment import CheckedStep
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Glance:
     has_values: bool
 
 
-def glance_at(moment: Moment, timeline: Timeline) -> Glance:
+def glance_at(moment: CheckedStep, timeline: Timeline) -> Glance:
     """The glance at a rank, of which records of modules, parameters and optimizers are enough."""
     gradients = moment.gradients(timeline)
     reached = {name for name, passes in gradients.items() if any(leaf is not None for leaf in passes)}
@@ -77,7 +77,7 @@ def glance_at(moment: Moment, timeline: Timeline) -> Glance:
 @dataclass(frozen=True)
 class Leaving:
     """What the next steps ask of a rank: parameters ``trained`` with a gradient, models ``in_training`` mode, and what
-    tells the first batch from others.
+    distinguishes the first batch from others.
     """
 
     rank: int | str
@@ -86,7 +86,7 @@ class Leaving:
     batch: int | None
 
 
-def leaving_of(moment: Moment, timeline: Timeline) -> Leaving:
+def leaving_of(moment: CheckedStep, timeline: Timeline) -> Leaving:
     """What is to be remembered of a rank."""
     from msprobe.diagnose.check.repeated import batch_of
 

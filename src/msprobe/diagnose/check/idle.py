@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.history import without_gradient
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import distinct, floats, listed
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
@@ -19,7 +19,7 @@ from msprobe.messages import said
 _OF_NO_MODULE = re.compile(r"(^|\.)g\d+\.p\d+$")
 
 
-def cleared_before_step(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+def cleared_before_step(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     """Steps of optimizers that find no gradient at all, though the backward pass made some for their parameters."""
     gradients = moment.gradients(timeline)
     for event in moment.optimizer_steps(timeline):
@@ -42,7 +42,7 @@ def cleared_before_step(moment: Moment, timeline: Timeline) -> Iterable[Finding]
             )
 
 
-def never_called(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+def never_called(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     """Modules that were called in no recorded step, by the parameters that an optimizer holds; at the last step.
 
     One layer of a stack that is left out in each step matters. Other modules may wait for their turn: experts, heads.
@@ -68,7 +68,7 @@ def never_called(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
 
 
 def _finding(
-    moment: Moment, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool
+    moment: CheckedStep, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool
 ) -> Finding:
     names = [name for found in modules.values() for name in found]
     steps = len(moment.history.called)
@@ -109,7 +109,7 @@ def _outermost(name: str, used: set[str]) -> str:
     return name.rpartition(".")[0] or name
 
 
-def _is_left_out(moment: Moment, timeline: Timeline, path: str) -> bool:
+def _is_left_out(moment: CheckedStep, timeline: Timeline, path: str) -> bool:
     """True for a layer of a stack that every one of several steps leaves out in the same way: what the layer before it
     makes goes to the layer behind it.
     """

@@ -1,7 +1,7 @@
 """Labels that a loss ignores: all of them, or nearly all.
 
 How many are ignored is not among the statistics of the labels. But the gradient of the scores has a row of zeros for
-each, and no other zeros in single precision, so their number tells it; recorded values tell it at once.
+each, and no other zeros in single precision, so their number says it; recorded values say it at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats, measured, tensors
 from msprobe.diagnose.differences.records import is_integer, numel
 from msprobe.diagnose.findings import Finding
@@ -23,7 +23,7 @@ from msprobe.messages import said
 _MANY = 0.95
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Losses that learn nothing, and those that learn from few of their labels, which may be meant."""
     for timeline in moment.timelines.values():
         for event in timeline:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.language import Text, is_causal, texts
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The call that makes the labels, where they are the tokens of the same positions."""
     for timeline in moment.timelines.values():
         every = texts(moment, timeline)
@@ -47,7 +47,7 @@ def _has_next(every: list[Text], text: Text) -> bool:
     return any(one.embedding is text.embedding and one.ahead == 1 for one in every)
 
 
-def _shifted_twice(moment: Moment, timeline: Timeline, text: Text) -> Finding:
+def _shifted_twice(moment: CheckedStep, timeline: Timeline, text: Text) -> Finding:
     return moment.finding(
         timeline,
         text.chain[-1],

@@ -1,4 +1,4 @@
-"""What a step tells of a language model: its tokens, its labels, and that it predicts the next token."""
+"""What a step reports a language model: its tokens, its labels, and that it predicts the next token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.shifts import Shifts, first_of, is_ellipsis
 from msprobe.diagnose.check.values import argument, distinct, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
@@ -35,7 +35,7 @@ class Text:
     length: int
 
 
-def texts(moment: Moment, timeline: Timeline) -> list[Text]:
+def texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
     """The passes of language models in a step."""
     mark = ("texts", timeline.rank)
     if mark not in moment.remembered:
@@ -44,7 +44,7 @@ def texts(moment: Moment, timeline: Timeline) -> list[Text]:
     return found
 
 
-def _texts(moment: Moment, timeline: Timeline) -> list[Text]:
+def _texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
     found = []
     embeddings: list[Event] = []
     for event in timeline:
@@ -76,7 +76,7 @@ def _are_positions(leaf: dict[str, Any]) -> bool:
     return bool(rows == 1 and leaf.get("Min") == 0 and leaf.get("Max") == length - 1 == 2 * (leaf.get("Mean") or 0))
 
 
-def _text(moment: Moment, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
+def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
     tokens = _tokens(embedding)
     target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
     if tokens is None or not isinstance(target, dict) or not is_integer(target):

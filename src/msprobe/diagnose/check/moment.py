@@ -10,7 +10,7 @@ from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.exchange import Shared
 from msprobe.diagnose.check.history import History
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -67,7 +67,7 @@ class Earlier:
 
 
 @dataclass
-class Moment:
+class CheckedStep:
     """One step of a rank; ``before`` is the step before it, if that was recorded; ``last``: none comes after it;
     ``history``: what is remembered of all steps up to this one. ``world``: how many ranks the step has; ``held``: the
     parameters that an optimizer has on any of them.
@@ -163,7 +163,7 @@ class Moment:
         self,
         timeline: Timeline,
         event: Event,
-        kind: Kind,
+        kind: FindingKind,
         message: str,
         where: str | None = None,
         evidence: dict[str, Any] | None = None,

@@ -1,6 +1,6 @@
 """A tensor that the backward pass needs is written to behind autograd's back (through ``.data``).
 
-Recorded calls do not tell which tensors share memory. But a write in place to something that has the values of a
+Recorded calls do not say which tensors share memory. But a write in place to something that has the values of a
 result that autograd keeps, while no call copied that result, can only have gone to the result itself. Autograd raises
 an error for writes that it sees, so only targets without ``requires_grad`` count.
 """
@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
@@ -19,7 +19,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each write in place to what a later backward call needs."""
     for timeline in moment.timelines.values():
         writes = [event for event in timeline if _hidden_write(event)]

@@ -10,7 +10,7 @@ from msprobe.diagnose.check.bad_values import Watcher
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import RankCalls
 from msprobe.diagnose.check.history import Glance, History, Leaving, glance_at, leaving_of
-from msprobe.diagnose.check.moment import Earlier, Moment
+from msprobe.diagnose.check.moment import CheckedStep, Earlier
 from msprobe.diagnose.check.origins import calls_of
 from msprobe.diagnose.check.registry import CHECKS
 from msprobe.diagnose.check.remarks import notes_of
@@ -32,7 +32,7 @@ class Job:
     """A step of a rank to check: the only part of ``dump``.
 
     ``checks``: the names of those to make. ``before``: what is known of the step before it; ``history``: of all steps
-    up to it, but for what the rank itself tells if it is the only one (``world``). ``held``: parameters that optimizers
+    up to it, but for what the rank itself says if it is the only one (``world``). ``held``: parameters that optimizers
     of any rank have. ``last``: no step comes after it. ``with_digests``: see :func:`opened`.
     """
 
@@ -47,7 +47,7 @@ class Job:
 
 
 @dataclass
-class Checked:
+class CheckedRank:
     """What came out for a step of a rank. ``findings``: with the name of the check, in the order of the checks.
     ``problem``: why it could not be read; nothing else is known then.
     """
@@ -90,7 +90,7 @@ def glance(dump: Dump) -> Glance | None:
         try:
             timeline = Timeline(part, only=[name for name in part.names() if name.startswith(_GLANCE)])
             try:
-                return glance_at(Moment(part.step, {timeline.rank: timeline}), timeline)
+                return glance_at(CheckedStep(part.step, {timeline.rank: timeline}), timeline)
             finally:
                 timeline.close()
         finally:
@@ -99,25 +99,25 @@ def glance(dump: Dump) -> Glance | None:
         return None
 
 
-def check_rank(job: Job) -> Checked:
+def check_rank(job: Job) -> CheckedRank:
     """Make the checks that look at one rank, and keep what the others need."""
     (step,) = job.dump.steps
     (rank,) = job.dump.ranks(step)
-    done = Checked(rank)
+    done = CheckedRank(rank)
     try:
         with opened(job.dump, job.with_digests) as timeline:
             _check(job, timeline, done)
     except MsprobeError as problem:
-        return Checked(rank, problem)
+        return CheckedRank(rank, problem)
     return done
 
 
-def _check(job: Job, timeline: Timeline, done: Checked) -> None:
+def _check(job: Job, timeline: Timeline, done: CheckedRank) -> None:
     part = timeline.part
     done.records = len(part)
     done.notes = notes_of(timeline)
     done.sight.add(timeline)
-    moment = Moment(part.step, {timeline.rank: timeline}, job.before, job.last, job.history, job.world, job.held)
+    moment = CheckedStep(part.step, {timeline.rank: timeline}, job.before, job.last, job.history, job.world, job.held)
     if job.world == 1:
         done.glance = glance_at(moment, timeline)
         job.history.add([done.glance])

@@ -12,7 +12,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.bad_values import Watcher, worst
 from msprobe.diagnose.check.communication import Rank
-from msprobe.diagnose.check.exchange import Exchange, How, Node, RankCalls, Results, Trouble
+from msprobe.diagnose.check.exchange import Exchange, How, MatchedCalls, RankCalls, Results, Trouble
 from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
@@ -65,7 +65,7 @@ def calls_of(timeline: Timeline, watcher: Watcher, with_results: bool = False) -
             begins = False
             is_born |= birth is not None
             if unexplained and moves:
-                continue  # It may be memory that is not filled yet; who computes with it will tell.
+                continue  # It may be memory that is not filled yet; who computes with it will say.
         seen |= made
     return columns.whole(watcher, not (timeline.part.complete and timeline.part.ours))
 
@@ -146,7 +146,7 @@ def origins(exchange: Exchange) -> list[Origin]:
 
 
 class _Search:
-    """The calls of all ranks, one after the other: ``tainted`` tells of each rank that has gone bad where from."""
+    """The calls of all ranks, one after the other: ``tainted`` reports each rank that has gone bad where from."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.found: list[Origin] = []
@@ -156,7 +156,7 @@ class _Search:
         # The place and the layer of the last call of each rank. Calls that were left out count, too.
         self._last: list[tuple[int, int]] = [(-1, -1)] * len(exchange)
 
-    def look_at(self, node: Node) -> None:
+    def look_at(self, node: MatchedCalls) -> None:
         """The next calls in order."""
         layer = self._layer(node)
         if node.communicates:
@@ -195,7 +195,7 @@ class _Search:
             self._tainted[side] = origin
         return origin
 
-    def _layer(self, node: Node) -> int:
+    def _layer(self, node: MatchedCalls) -> int:
         """The place of calls on the longest way to them."""
         layer = 0
         for side, number in node.members():
@@ -205,7 +205,7 @@ class _Search:
             self._last[side] = max(self._calls[side].places[number], self._last[side][0]), layer
         return layer
 
-    def _exchange(self, node: Node, layer: int) -> None:
+    def _exchange(self, node: MatchedCalls, layer: int) -> None:
         """What a collective carries from rank to rank, or makes itself."""
         members = [(side, number, self._troubles[side].get(number, _NO_TROUBLE)) for side, number in node.members()]
         givers = [(side, number, trouble) for side, number, trouble in members if trouble.given]

@@ -1,4 +1,4 @@
-"""Why a call makes a NaN or an infinity, as far as its record tells."""
+"""Why a call makes a NaN or an infinity, as far as its record says."""
 
 from __future__ import annotations
 

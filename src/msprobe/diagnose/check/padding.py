@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Embeddings with a ``padding_idx`` whose row has a gradient."""
     for timeline in moment.timelines.values():
         for event in timeline:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 
-#: What the recorder writes of a module whose end nobody told; the call inside it says why.
+#: What the recorder writes of a module whose end nobody reported; the call inside it says why.
 _NOT_RETURNED = "the pass did not return"
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The innermost call of each error; harmless if the program went on behind it, since it caught the error then."""
     for timeline in moment.timelines.values():
         named: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.differences.records import Comparer, Difference, described
 from msprobe.diagnose.differences.words import measure, relation_of
 from msprobe.diagnose.findings import Finding
@@ -15,7 +15,7 @@ from msprobe.diagnose.tolerance.check_limits import repeat_limit, repeated_modul
 from msprobe.messages import Wording, said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first call of each recomputed region that does not repeat its forward call."""
     for timeline in moment.timelines.values():
         comparer = Comparer(timeline.part, timeline.part)
@@ -27,7 +27,7 @@ def check(moment: Moment) -> Iterable[Finding]:
                     break
 
 
-def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
+def _differs(moment: CheckedStep, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
     if is_unset(again):
         return None
     if again.is_module:
@@ -55,7 +55,7 @@ def _differs(moment: Moment, timeline: Timeline, comparer: Comparer, again: Even
     return None
 
 
-def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
+def _module(moment: CheckedStep, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
     """A module in which no call was recorded."""
     result = _counting(comparer.between(again.outputs(), first.outputs()), repeated_module_limit())
     if not result:
@@ -65,7 +65,13 @@ def _module(moment: Moment, timeline: Timeline, comparer: Comparer, again: Event
 
 
 def _finding(
-    moment: Moment, timeline: Timeline, comparer: Comparer, again: Event, first: Event, found: Difference, message: str
+    moment: CheckedStep,
+    timeline: Timeline,
+    comparer: Comparer,
+    again: Event,
+    first: Event,
+    found: Difference,
+    message: str,
 ) -> Finding:
     relation = relation_of(found, comparer, other="forward pass")
     evidence = {"forward": first.name, "slot": found.slot, **measure(found)}

@@ -16,7 +16,7 @@ from msprobe.diagnose.check.evaluating import check as evaluating
 from msprobe.diagnose.check.frozen import check as frozen
 from msprobe.diagnose.check.ignored import check as ignored
 from msprobe.diagnose.check.labels import check as labels
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.mutation import check as mutation
 from msprobe.diagnose.check.overflow import check as overflow
 from msprobe.diagnose.check.padding import check as padding
@@ -44,11 +44,11 @@ class Check:
     have been seen. A check has one of them.
 
     ``once``: what it finds spreads to all that comes after, so that only the first step in which it finds something
-    is told. ``needs``: what must have been recorded for it to find anything.
+    is reported. ``needs``: what must have been recorded for it to find anything.
     """
 
     name: str
-    find: Callable[[Moment], Iterable[Finding]] | None = None
+    find: Callable[[CheckedStep], Iterable[Finding]] | None = None
     once: bool = False
     needs: tuple[Need, ...] = ()
     across: Callable[[Across], Iterable[Finding]] | None = None

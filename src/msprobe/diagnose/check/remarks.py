@@ -14,7 +14,7 @@ _MOST_PLACES = 20
 
 
 class Notes:
-    """Remarks in order, each once; of one that many steps and ranks have, the first places are told and the others
+    """Remarks in order, each once; of one that many steps and ranks have, the first places are reported and the others
     counted.
     """
 

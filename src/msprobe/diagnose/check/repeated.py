@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from xxhash import xxh3_64_intdigest
 
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.replica import marks, passes
 from msprobe.diagnose.check.values import distinct, measured, tensors
 from msprobe.diagnose.findings import Finding
@@ -14,7 +14,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first pass of a rank, if it is given what an earlier step began with: harmless, since a data set may be one
     batch, or small.
     """
@@ -41,7 +41,7 @@ def check(moment: Moment) -> Iterable[Finding]:
 
 
 def batch_of(timeline: Timeline) -> tuple[Event, int] | None:
-    """The first pass of a model that is trained, and what tells its batch from others."""
+    """The first pass of a model that is trained, and what distinguishes its batch from others."""
     found = passes(timeline)
     if not found or timeline.first_backward == len(timeline):
         return None

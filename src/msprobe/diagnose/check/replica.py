@@ -17,7 +17,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Shared
-from msprobe.diagnose.check.moment import Leaf, Moment
+from msprobe.diagnose.check.moment import CheckedStep, Leaf
 from msprobe.diagnose.check.values import distinct, floats, measured, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
 from msprobe.diagnose.steps.optimizer import parameters_of, settings_by_parameter
@@ -26,7 +26,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
 @dataclass(frozen=True)
 class Signatures:
-    """Calls whose inputs all have digests: what tells their inputs, and their results, from others."""
+    """Calls whose inputs all have digests: what distinguishes their inputs, and their results, from others."""
 
     names: tuple[str, ...]
     given: array[int]
@@ -35,7 +35,7 @@ class Signatures:
 
 @dataclass(frozen=True)
 class FirstPass:
-    """The first pass of the model. ``marks`` tells what all such passes take, ``given`` what this one does."""
+    """The first pass of the model. ``marks`` says what all such passes take, ``given`` what this one does."""
 
     name: str
     marks: str
@@ -49,7 +49,7 @@ class Replica:
     ``weights``: the parameters of modules, and the records that show them. ``parameters``: these and those that only an
     optimizer has; not those that were whole in a module's pass and of which the optimizer has a share: their gradients
     are shares, too. ``gradients``: as the optimizer took them. ``optimizers``: name of each step, and the settings of
-    each parameter. ``tokens`` tells the first whole numbers that are looked up. ``trains``: it has a backward pass.
+    each parameter. ``tokens`` says the first whole numbers that are looked up. ``trains``: it has a backward pass.
     ``divides``: ranks exchange data while the model runs forward, or send each other messages. ``summed``, ``alone``:
     parameters whose gradient some collective takes, or none.
     """
@@ -89,7 +89,7 @@ class Replica:
         return self.weights[name] if name in self.weights else self.optimizers[0][0]
 
 
-def replica_of(moment: Moment, timeline: Timeline) -> Replica:
+def replica_of(moment: CheckedStep, timeline: Timeline) -> Replica:
     """What is to be kept of a rank."""
     weights = moment.weights(timeline)
     summed, alone = _carried(moment, timeline)
@@ -112,7 +112,7 @@ def replica_of(moment: Moment, timeline: Timeline) -> Replica:
     )
 
 
-def _parameters(moment: Moment, timeline: Timeline) -> dict[str, Leaf]:
+def _parameters(moment: CheckedStep, timeline: Timeline) -> dict[str, Leaf]:
     table = {name: weight.leaf for name, weight in moment.weights(timeline).items()}
     for event in moment.optimizer_steps(timeline)[:1]:
         for name, fields in parameters_of(event).items():
@@ -139,7 +139,7 @@ def _divides_work(timeline: Timeline) -> bool:
     )
 
 
-def _carried(moment: Moment, timeline: Timeline) -> tuple[frozenset[str], frozenset[str]]:
+def _carried(moment: CheckedStep, timeline: Timeline) -> tuple[frozenset[str], frozenset[str]]:
     """The parameters whose only gradient some collective takes, and those whose none does."""
     carried = {
         fingerprint(leaf)
@@ -154,7 +154,7 @@ def _carried(moment: Moment, timeline: Timeline) -> tuple[frozenset[str], frozen
 
 
 def passes(timeline: Timeline) -> list[Event]:
-    """The forward passes of the outermost modules that take a tensor that can be told from others."""
+    """The forward passes of the outermost modules that take a tensor that can be distinguished from others."""
     return [
         event
         for event in timeline
@@ -166,7 +166,7 @@ def passes(timeline: Timeline) -> list[Event]:
 
 
 def marks(events: Iterable[Event]) -> list[list[Hashable]]:
-    """What tells the tensors apart that these passes take."""
+    """What distinguishes the tensors that these passes take."""
     return [[(fingerprint(leaf), str(leaf.get("shape"))) for leaf in tensors(event.inputs())] for event in events]
 
 

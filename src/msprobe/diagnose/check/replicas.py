@@ -75,7 +75,7 @@ def _copies(across: Across, tables: Tables) -> list[str]:
     for name in names:
         leaves = [tables[rank][name] for rank in across.replicas if name in tables.get(rank, {})]
         if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, _objects(leaves))):
-            if _single(leaves[0]) or (distinct(leaves[0]) and _tells(leaves[0])):
+            if _single(leaves[0]) or (distinct(leaves[0]) and _is_specific(leaves[0])):
                 found.append(name)
             elif _of_norm(across, name):
                 unsure.append(name)
@@ -128,9 +128,9 @@ def _single(leaf: Leaf) -> bool:
     return leaf.get("shape") in ([], [1]) and leaf.get("Max") not in (0, 1, 0.0, 1.0)
 
 
-def _tells(leaf: Leaf) -> bool:
-    """True if what was recorded tells a tensor from others of its sort. The first step of Adam moves all elements of a
-    norm by one size, up or down, so that two of them have the same statistics as soon as as many go up.
+def _is_specific(leaf: Leaf) -> bool:
+    """True if what was recorded distinguishes a tensor from others of its sort. The first step of Adam moves all
+    elements of a norm by one size, up or down, so that two of them have the same statistics as soon as as many go up.
     """
     return "digest" in leaf or "md5" in leaf or not may_have_two_values(leaf)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, listed, measured, tensors
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.findings import Finding
@@ -23,7 +23,7 @@ _FEWEST_TOKENS = 32
 _ROUTER = re.compile(r"(^|[._])(router|gate|gating|switch)([._]|$)")
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The call that chooses the experts, where all others than the busiest get nearly nothing."""
     for timeline in moment.timelines.values():
         for event in timeline:
@@ -106,7 +106,7 @@ def _only_one(event: Event, each: int) -> tuple[list[int], float] | None:
     return ([int(found[0])], 1.0) if each == 1 and found is not None and found[0] == found[1] else None
 
 
-def _is_router(moment: Moment, timeline: Timeline, event: Event) -> bool:
+def _is_router(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
     """True if a choice, or what makes its scores, is in a module that is called a router."""
     makers, at = moment.makers(timeline), event
     for _ in range(4):  # a softmax, a cast, a bias may stand between

@@ -13,7 +13,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
 from msprobe.diagnose.check.history import Glance, History, Leaving
 from msprobe.diagnose.check.moment import Earlier
-from msprobe.diagnose.check.one_rank import Checked, Job, check_rank, glance, opened
+from msprobe.diagnose.check.one_rank import CheckedRank, Job, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import Notes
 from msprobe.diagnose.check.replica import Replica
@@ -85,9 +85,9 @@ def check_run(
     """Say what is wrong in a recorded training, without another one to compare it with.
 
     ``path`` is the folder of a dump, of a step or of a rank, or a ``dump.json``. Parts that cannot be read are left out
-    and told. Ranks are checked one after the other, or several at once as ``workers`` say; of none more is kept than
-    what it is compared with others by. Raises PathError or InvalidInputError if none can be read, or no part holds a
-    record.
+    and reported. Ranks are checked one after the other, or several at once as ``workers`` say; of none more is kept
+    than what it is compared with others by. Raises PathError or InvalidInputError if none can be read, or no part holds
+    a record.
     """
     dump = open_dump(path)
     running = _Running(dump, checks, workers)
@@ -128,7 +128,7 @@ class _Running:
         # A gap in the steps: what was before is not the step before.
         before = self._before if self._last is not None and step == self._last + 1 else None
         is_last = step == self._dump.steps[-1]
-        # What spreads to later steps is told of the first.
+        # What spreads to later steps is reported for the first.
         checks = [check for check in self._checks if not (check.once and check.name in self._reported)]
         names = [check.name for check in checks if check.find is not None]
         jobs = [
@@ -136,7 +136,7 @@ class _Running:
             for rank, dump in only.items()
         ]
 
-        def tell(number: int) -> None:
+        def show_rank(number: int) -> None:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
@@ -144,7 +144,7 @@ class _Running:
         shared = Shared()
 
         def calls() -> Iterator[RankCalls]:
-            for done in run(check_rank, jobs, self._workers, tell):
+            for done in run(check_rank, jobs, self._workers, show_rank):
                 self._add(step, done)
                 kept.add(done, shared)
                 if done.calls is not None:
@@ -166,8 +166,8 @@ class _Running:
         self._history.add(found)
         return found
 
-    def _add(self, step: int | None, done: Checked) -> None:
-        """Take in what a rank tells by itself."""
+    def _add(self, step: int | None, done: CheckedRank) -> None:
+        """Take in what a rank says by itself."""
         if done.problem is not None:
             self._broken[in_words(step, done.rank, done.problem.message)] = done.problem
         self._records += done.records
@@ -238,7 +238,7 @@ class _Kept:
         self.earlier: list[Earlier] = []
         self.leaving: list[Leaving] = []
 
-    def add(self, done: Checked, shared: Shared) -> None:
+    def add(self, done: CheckedRank, shared: Shared) -> None:
         """Keep what concerns others of a rank; what is equal on many ranks once."""
         if done.replica is not None:
             self.replicas[done.rank] = done.replica.shared(shared)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
@@ -20,7 +20,7 @@ from msprobe.messages import said
 _LEAST = 32.0
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The multiplication of the loss by a power of two that nothing undoes before the optimizer."""
     for timeline in moment.timelines.values():
         steps = moment.optimizer_steps(timeline)
@@ -110,11 +110,13 @@ def _scalar(event: Event) -> float | None:
     return numbers[0] if len(numbers) == 1 and math.isfinite(numbers[0]) else None
 
 
-def _unscaled(moment: Moment, timeline: Timeline, loss: Event, scale: float) -> tuple[Event, float] | tuple[()] | None:
+def _unscaled(
+    moment: CheckedStep, timeline: Timeline, loss: Event, scale: float
+) -> tuple[Event, float] | tuple[()] | None:
     """The call that scales gradients, and its factor; () if there is none; None if that cannot be known."""
     backward = timeline.backward_of(loss)
     first = backward.index if backward is not None else loss.index
-    # Without modules (level L1) gradients are told by the optimizer alone.
+    # Without modules (level L1) gradients are reported by the optimizer alone.
     gradients = [leaf for one in timeline if one.direction == "gradient" for leaf in tensors(one.outputs())]
     gradients.extend(moment.at_optimizer(timeline).values())
     shapes = {str(leaf.get("shape")) for leaf in gradients}
@@ -139,7 +141,7 @@ def _unscaled(moment: Moment, timeline: Timeline, loss: Event, scale: float) -> 
     return found
 
 
-def _ratio(moment: Moment, timeline: Timeline) -> float | None:
+def _ratio(moment: CheckedStep, timeline: Timeline) -> float | None:
     """How large gradients are at the optimizer beside what one backward pass made; None with several passes."""
     ratios = []
     arrived = moment.at_optimizer(timeline)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -36,7 +36,7 @@ _SETTINGS: dict[str, tuple[tuple[int, str], ...]] = {
 }
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each layer that is alone with a setting."""
     for timeline in moment.timelines.values():
         for place, calls in _alike(timeline).items():
@@ -80,7 +80,9 @@ def _alike(timeline: Timeline) -> dict[tuple[Hashable, ...], dict[str, Event]]:
     return found
 
 
-def _odd(moment: Moment, timeline: Timeline, calls: dict[str, Event], position: int, keyword: str) -> Iterable[Finding]:
+def _odd(
+    moment: CheckedStep, timeline: Timeline, calls: dict[str, Event], position: int, keyword: str
+) -> Iterable[Finding]:
     values: dict[str, Any] = {path: argument(call, position, keyword) for path, call in calls.items()}
     counts = Counter(repr(value) for value in values.values())
     if len(counts) < 2 or len(values) < 3:

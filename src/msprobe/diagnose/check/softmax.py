@@ -1,6 +1,6 @@
 """Rows of a softmax that do not sum to one.
 
-The mean of probabilities over rows of n elements is 1/n exactly when every row sums to one, so the recorded mean tells
+The mean of probabilities over rows of n elements is 1/n exactly when every row sums to one, so the recorded mean says
 it without the values. What the mean may be off by is the rounding of the type it was computed and written in.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
@@ -18,7 +18,7 @@ from msprobe.diagnose.tolerance.check_limits import sum_of_one_limit
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each softmax whose mean is not one over the length of its rows."""
     for timeline in moment.timelines.values():
         for event in timeline:

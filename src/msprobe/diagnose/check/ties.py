@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from msprobe.compare.entry_names import operation, plain_path
-from msprobe.diagnose.check.moment import Moment, Weight
+from msprobe.diagnose.check.moment import CheckedStep, Weight
 from msprobe.diagnose.check.values import distinct, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
@@ -13,7 +13,7 @@ from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Two parameters of equal values, one used by an embedding and one by a product, with different gradients.
 
     Layers that were copied have equal values too, so other pairs of equal parameters are no sign of anything.
@@ -49,7 +49,7 @@ def check(moment: Moment) -> Iterable[Finding]:
 
 
 def _by_use(
-    moment: Moment, timeline: Timeline
+    moment: CheckedStep, timeline: Timeline
 ) -> tuple[dict[Hashable, tuple[str, Weight]], dict[Hashable, list[tuple[str, Weight]]]]:
     """Matrices that embeddings take, and those that products take, by their values."""
     used: set[Hashable] = set()

@@ -8,7 +8,7 @@ from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.check import idle
 from msprobe.diagnose.check.history import without_gradient
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import floats, in_its_model, listed, measured
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
@@ -16,7 +16,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """The place at which the graph is cut, with the parameters before it; or each module alone, if none is seen. Then
     what an optimizer holds and never gets a gradient for.
     """
@@ -26,7 +26,7 @@ def check(moment: Moment) -> Iterable[Finding]:
         yield from idle.never_called(moment, timeline)
 
 
-def _cut_off(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+def _cut_off(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     gradients = moment.gradients(timeline)
     if not any(leaf is not None for passes in gradients.values() for leaf in passes):
         return
@@ -52,7 +52,7 @@ def _cut_off(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
         yield from _finding(moment, timeline, lost, holder, meant=holder is None and not _among(lost, reached))
 
 
-def _holder(moment: Moment, timeline: Timeline, lost: dict[str, Event]) -> Event | None:
+def _holder(moment: CheckedStep, timeline: Timeline, lost: dict[str, Event]) -> Event | None:
     """The optimizer that takes its step although these parameters of its own have no gradient: it is to train them."""
     for event in moment.optimizer_steps(timeline):
         if not event.record.get("skipped") and without_gradient(event) & set(lost):
@@ -107,7 +107,7 @@ def _around(event: Event, module: Event) -> bool:
 
 
 def _finding(
-    moment: Moment, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
+    moment: CheckedStep, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
 ) -> Iterable[Finding]:
     names = list(lost)
     held = said("though-optimizer-holds-them", holder.name) if holder is not None else ""
@@ -167,7 +167,7 @@ def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
 
 
 def _results(lost: dict[str, Event]) -> set[Hashable]:
-    """What tells the results of these modules, and of the modules around them, apart from other tensors."""
+    """What says the results of these modules, and of the modules around them, apart from other tensors."""
     modules: set[Event] = set()
     for event in lost.values():
         above: Event | None = event

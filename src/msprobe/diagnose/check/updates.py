@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, listed, measured
 from msprobe.diagnose.differences.records import fingerprint, numbers, statistics
 from msprobe.diagnose.differences.words import dtype_word
@@ -17,7 +17,7 @@ from msprobe.diagnose.tolerance.check_limits import is_lost_in_rounding
 from msprobe.messages import said
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """Parameters that the optimizer leaves as they are, that no optimizer has, or that stay as they were."""
     if moment.world == 1 and any(event.is_collective for timeline in moment.timelines.values() for event in timeline):
         alone = True  # Other ranks may have the optimizer of a share.
@@ -33,7 +33,7 @@ def check(moment: Moment) -> Iterable[Finding]:
             yield from _as_before(moment, timeline)
 
 
-def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Finding]:
+def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterable[Finding]:
     """Weights of one optimizer that are the same before and after its step."""
     if event.record.get("skipped"):
         return
@@ -108,7 +108,7 @@ def _left_alone(moment: Moment, timeline: Timeline, event: Event) -> Iterable[Fi
 def _is_unchanged(weight: dict[str, Any], after: Any) -> bool:
     """True if a weight is known to be the same after the step.
 
-    Equal statistics tell it in single precision. In half precision they are rounded as coarsely as the step that is
+    Equal statistics say it in single precision. In half precision they are rounded as coarsely as the step that is
     looked for, and prove nothing, unless all elements are one number: the largest and the least are exact.
     """
     mark = fingerprint(weight)
@@ -142,7 +142,7 @@ def _is_zero(leaf: dict[str, Any]) -> bool:
     return leaf.get("Norm") in (0, 0.0, None)
 
 
-def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
+def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
     """Parameters with a gradient that no optimizer has, though one has their neighbours."""
     known: set[str] = set(moment.before.optimized) if moment.before is not None else set()
     known |= moment.held
@@ -183,7 +183,9 @@ def _in_no_optimizer(moment: Moment, timeline: Timeline, steps: list[Event]) -> 
         )
 
 
-def _without_neighbours(moment: Moment, timeline: Timeline, event: Event, names: list[str], held: set[str]) -> Finding:
+def _without_neighbours(
+    moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], held: set[str]
+) -> Finding:
     """Whole modules with a gradient that no optimizer has: meant where a small part of a model is trained, or one of
     two models.
     """
@@ -217,7 +219,7 @@ def _neighbours(name: str, known: set[str]) -> bool:
     return any(other.startswith(f"{above}." if above else "") for other in known)
 
 
-def _as_before(moment: Moment, timeline: Timeline) -> Iterable[Finding]:
+def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     """Without an optimizer's record: weights that are as they were a step ago, while most others are not."""
     if moment.before is None:
         return

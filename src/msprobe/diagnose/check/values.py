@@ -36,7 +36,7 @@ def is_constant(leaf: dict[str, Any]) -> bool:
 
 
 def distinct(leaf: Any) -> bool:
-    """True if a tensor's values can tell it from others."""
+    """True if a tensor's values can distinguish it from others."""
     return is_tensor(leaf) and not is_constant(leaf) and fingerprint(leaf) is not None
 
 

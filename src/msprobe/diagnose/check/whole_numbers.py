@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.check.moment import Moment
+from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.whole_numbers import rounded_numbers
 
 
-def check(moment: Moment) -> Iterable[Finding]:
+def check(moment: CheckedStep) -> Iterable[Finding]:
     """One finding for each operation that does it on a rank, with the number of its calls."""
     for timeline in moment.timelines.values():
         found = list(rounded_numbers(timeline, moment.makers(timeline)))

@@ -37,7 +37,7 @@ What = Literal["value", "argument", "missing", "dtype", "shape", "layout", "requ
 
 _STATISTICS = USUAL_KEYS
 _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator"))
-# Python floats that are computed in another order are told from other settings by this.
+# Python floats that are computed in another order are distinguished from other settings by this.
 _SAME_NUMBER = 1e-9
 
 
@@ -102,9 +102,9 @@ class Comparer:
         self.measured_limit: Callable[[str, float, float, float], float] = lambda entry, modelled, *_: max(
             modelled, self.measured_noise(entry)
         )
-        # The rounding unit of the type that the run computes in, as far as calls tell.
+        # The rounding unit of the type that the run computes in, as far as calls say.
         self.unit_of_run = 0.0
-        # The units to which products round what goes in, where that is coarser than its type.
+        # The units to which products round the inputs, where that is coarser than its type.
         self.products: Products | None = None
         # The same for what goes into it: the other healthy run may have got other data.
         self.measured_inputs: Callable[[str], float] = lambda entry: 0.0
@@ -126,11 +126,7 @@ class Comparer:
             for slot, value in left:
                 in_order += self.leaf(slot, value, others[slot])
             return in_order
-        if (
-            left == right
-            and not any(_told_by_values_alone(value) for _, value in left)
-            and not self.rows.reorders(left)
-        ):
+        if left == right and not any(_needs_values(value) for _, value in left) and not self.rows.reorders(left):
             return []
         pairs, rest, alone = pair_slots(left, right)
         found = [one for (slot, value), (_, other) in pairs for one in self.leaf(slot, value, other)]
@@ -141,7 +137,7 @@ class Comparer:
     def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
         """What differs between two values."""
         if type(left) is TensorInfo and type(right) is TensorInfo and left.plain and right.plain:
-            # Most are of this kind: told by four finite numbers alone, and alike in all else.
+            # Most are of this kind: known by four finite numbers alone, and alike in all else.
             if (
                 not self.crossing
                 and left.floating
@@ -202,7 +198,7 @@ class Comparer:
         """True if two tensors hold the same values, or look alike in all that was recorded."""
         if self.crossing and _digest_of(left) == _digest_of(right) is not None:
             return True
-        # Two frameworks round otherwise, so that other digests tell nothing of floating-point numbers.
+        # Two frameworks round otherwise, so that other digests say nothing of floating-point numbers.
         if left["dtype"] == right["dtype"] and not (self.crossing and is_floating(left)):
             for kind in ("digest", "md5"):
                 one, other = left.get(kind), right.get(kind)
@@ -244,12 +240,12 @@ def _is_unset(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 
 def _digest_of(leaf: dict[str, Any]) -> Hashable | None:
-    """Type, number of elements and digest, which tell that two tensors are the same; None without digest."""
+    """Type, number of elements and digest, which say that two tensors are the same; None without digest."""
     digest = leaf.get("digest") or leaf.get("md5")
     return (leaf["dtype"], numel(leaf), digest) if isinstance(digest, str) else None
 
 
-def _told_by_values_alone(value: Any) -> bool:
+def _needs_values(value: Any) -> bool:
     """True if a tensor may differ from one of which the same was recorded: its values are in a file, and no digest."""
     return is_tensor(value) and "data_name" in value and not ("digest" in value or "md5" in value)
 
@@ -266,7 +262,7 @@ def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 def hides_elements(leaf: Any) -> bool:
     """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
-    or a NaN neither mean nor norm tells.
+    or a NaN neither mean nor norm says.
     """
     if type(leaf) is TensorInfo and leaf.plain:
         return False
@@ -303,7 +299,7 @@ def statistics_difference(left: dict[str, Any], right: dict[str, Any]) -> float:
     ):
         same = all(_same_or_finite(a, b) for a, b in zip(one, other, strict=True))
         return 0.0 if same else math.inf
-    # Statistics that are infinite on both sides tell nothing.
+    # Statistics that are infinite on both sides say nothing.
     largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
     typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
     typical = typical if math.isfinite(typical) else largest

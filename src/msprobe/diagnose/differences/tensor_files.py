@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from msprobe.diagnose.differences.tensor_pass import Measured, TensorPass, digest_of, dot, values_difference
+from msprobe.diagnose.differences.tensor_pass import ComparedTensors, TensorPass, digest_of, dot, values_difference
 from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
@@ -25,10 +25,10 @@ class TensorFiles:
         self._parts = candidate, reference
         self._rooms: tuple[Room, Room] | None = None
         self._pass = TensorPass()
-        self._measured: dict[tuple[str, str], Measured | None] = {}
-        self._of_places: dict[tuple[_Place, _Place], Measured | None] = {}
+        self._measured: dict[tuple[str, str], ComparedTensors | None] = {}
+        self._of_places: dict[tuple[_Place, _Place], ComparedTensors | None] = {}
 
-    def measured(self, left: str, right: str) -> Measured | None:
+    def measured(self, left: str, right: str) -> ComparedTensors | None:
         """What the values in two files are to each other; None where one cannot be read."""
         key = left, right
         if key not in self._measured:
@@ -45,7 +45,7 @@ class TensorFiles:
         one, other = self._parts[0].array(left), self._parts[1].array(right)
         return None if one is None or other is None else (one.ravel(), other.ravel())
 
-    def _measure(self, left: str, right: str) -> Measured | None:
+    def _measure(self, left: str, right: str) -> ComparedTensors | None:
         places = _place(self._parts[0], left), _place(self._parts[1], right)
         one, other = places
         if one is None or other is None:
@@ -55,7 +55,7 @@ class TensorFiles:
             self._of_places[one, other] = self._pass_over(left, right)
         return self._of_places[one, other]
 
-    def _pass_over(self, left: str, right: str) -> Measured | None:
+    def _pass_over(self, left: str, right: str) -> ComparedTensors | None:
         if self._rooms is None:
             from msprobe.store.values import Room  # numpy, see below
 

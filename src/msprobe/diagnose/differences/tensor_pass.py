@@ -50,7 +50,7 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ComparedTensors:
     """Two tensors: a digest of the values of each, how many elements each has, their relative distance (None where they
     have other numbers of elements), and ``detail`` where it is known.
     """
@@ -82,19 +82,19 @@ class TensorPass:
     def __init__(self) -> None:
         self._rooms: dict[Any, tuple[Any, ...]] = {}
 
-    def over(self, left: Any, right: Any) -> Measured:
+    def over(self, left: Any, right: Any) -> ComparedTensors:
         """What two flat contiguous arrays are to each other."""
         sizes = left.size, right.size
         if left.dtype == right.dtype and left.dtype.char in "fd" and left.size == right.size:
             return self._floating(left, right)
         digests = digest_of(left), digest_of(right)
         if left.size != right.size:
-            return Measured(digests, sizes, None)
+            return ComparedTensors(digests, sizes, None)
         if digests[0] == digests[1] and left.dtype == right.dtype and left.dtype.kind in "biu":
-            return Measured(digests, sizes, 0.0)
-        return Measured(digests, sizes, values_difference(left, right))
+            return ComparedTensors(digests, sizes, 0.0)
+        return ComparedTensors(digests, sizes, values_difference(left, right))
 
-    def _floating(self, left: Any, right: Any) -> Measured:
+    def _floating(self, left: Any, right: Any) -> ComparedTensors:
         import numpy as np
         from xxhash import xxh3_64
 
@@ -127,12 +127,12 @@ class TensorPass:
                 apart = np.subtract(a, b, out=room_apart[:length])
                 sums.add(a, b, apart)
             if theirs is None:
-                return Measured((_word(mine), _word(mine)), (size, size), 0.0)
+                return ComparedTensors((_word(mine), _word(mine)), (size, size), 0.0)
             for start in equal:
                 sums.add_equal(left[start : start + _PIECE])
         digests = _word(mine), _word(theirs)
         detail = sums.detail(size) if sums.is_finite else None
-        return Measured(digests, (size, size), sums.delta(), detail)
+        return ComparedTensors(digests, (size, size), sums.delta(), detail)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Digests of tensors whose values were recorded whole, and no digest: what tells them apart then is in their files.
+"""Digests of tensors whose values were recorded whole, and no digest: what distinguishes them then is in their files.
 
 Statistics do not see the order of elements. With digests a transposed weight differs where it is used first, and the
 call that made a tensor is found by all its values.

@@ -95,7 +95,7 @@ def relation_in_words(difference: Difference, comparer: Comparer, bound: bool = 
 
 def relation_of(difference: Difference, comparer: Comparer, bound: bool = False, other: str = "reference") -> Relation:
     """What two tensors have to do with each other, as far as it can be seen. ``bound``: say where the distance is known
-    by statistics alone, which tell the least that it may be. ``other``: what the second of them is of.
+    by statistics alone, which say the least that it may be. ``other``: what the second of them is of.
     """
     left, right = difference.left, difference.right
     if difference.what not in ("value", "not_finite") or not isinstance(left, dict) or not isinstance(right, dict):
@@ -274,7 +274,7 @@ def named(events: Sequence[Event]) -> str:
 
 
 def settings_in_words(left: object, right: object) -> tuple[str, str]:
-    """Two settings as they are read, with as many digits as tell them apart: no 0.07500000000000001."""
+    """Two settings as they are read, with as many digits as distinguish them: no 0.07500000000000001."""
     for digits in (6, 10):
         texts = [f"{value:.{digits}g}" if isinstance(value, float) else str(value) for value in (left, right)]
         if texts[0] != texts[1]:

@@ -15,7 +15,7 @@ _SAME_FACTOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Arrival:
+class OptimizerGradients:
     """The gradients that the optimizers of both sides get.
 
     ``known``: they were recorded, on both sides. ``differ``: those that differ. ``factor``: what all of them differ by,
@@ -30,7 +30,7 @@ class Arrival:
     clean: bool = False
 
 
-def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> Arrival:
+def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> OptimizerGradients:
     """What the optimizers get. ``judged``: all pairs, in the order of execution."""
     differ: list[Difference] = []
     known = after = calls = False
@@ -47,7 +47,7 @@ def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> Arrival:
             calls |= one.event.parts.kind == "api"
         elif after and one.event.direction in ("forward", "optimizer"):
             clean &= not (one.changed_inputs or one.changed_outputs)
-    return Arrival(known, tuple(differ), common_factor(differ), known and calls and clean and not differ)
+    return OptimizerGradients(known, tuple(differ), common_factor(differ), known and calls and clean and not differ)
 
 
 def common_factor(differences: Iterable[Difference]) -> float | None:

@@ -79,7 +79,7 @@ def holds_older(
             continue
         left = mine, theirs, before
         error = means.error_of_means(sum(one.error for one in left), sum(one.size for one in left), unit)
-        # Means that are no more than rounding tell nothing.
+        # Means that are no more than rounding say nothing.
         if error and abs(before.mean) > error and abs(mine.mean) > error:
             size = abs(mine.mean) + abs(theirs.mean) + abs(before.mean)
             rows.append((mine.mean / size, theirs.mean / size, before.mean / size))

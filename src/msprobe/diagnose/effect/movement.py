@@ -1,4 +1,4 @@
-"""What the weights are in each step, of which the next one tells how far an optimizer moved them."""
+"""What the weights are in each step, of which the next one says how far an optimizer moved them."""
 
 from __future__ import annotations
 

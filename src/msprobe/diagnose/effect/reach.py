@@ -55,8 +55,8 @@ class Reach:
 
 
 def pair_of(difference: Difference) -> Hashable | None:
-    """What tells the two tensors of a difference from others, also where one was recorded as a whole and the other as
-    what a rank has of it; None where nothing does, or of a single number.
+    """What distinguishes the two tensors of a difference from others, also where one was recorded as a whole and the
+    other as what a rank has of it; None where nothing does, or of a single number.
     """
     sides = difference.left, difference.right
     if not all(
@@ -150,7 +150,7 @@ def reach_of(
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
     within = math.inf
     if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
-        # Something else was chosen, and all gradients are those of other terms: it is the loss that tells of more.
+        # Something else was chosen, and all gradients are those of other terms: it is the loss that reports more.
         within = effect.step_limit(judged.values())
     reached = [(effect.gradient_difference(one, largest), "gradients") for one in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
@@ -208,7 +208,7 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
 
     Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
-    next to nothing; so a few such weights tell nothing, but most of them do.
+    next to nothing; so a few such weights say nothing, but most of them do.
     """
     most = 0.0
     names: set[str] = set()

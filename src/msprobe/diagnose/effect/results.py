@@ -13,7 +13,7 @@ from msprobe.diagnose.tolerance.judge import Judged
 def changed_results(judged: Iterable[Judged]) -> list[Difference]:
     """What differs of the results of a step without gradients: those of the outermost modules, of the last call outside
     of all modules, and of the last of these that gives numbers with a fraction (behind it, tokens are chosen). Where
-    rounding chose another token, what follows from that tells nothing.
+    rounding chose another token, what follows from that says nothing.
     """
     every = [one for one in judged if one.event.direction == "forward" and one.event.parent is None]
     outermost = [one for one in every if not one.behind]
@@ -32,7 +32,7 @@ def _is_measurable(judged: Judged) -> bool:
 
 def _chooses_by_rounding(outermost: Sequence[Judged]) -> bool:
     """True if a call chose another of several that are about as large, from inputs that are apart by rounding: what it
-    chose tells nothing that its inputs do not.
+    chose says nothing that its inputs do not.
     """
     return any(
         one.changed_inputs

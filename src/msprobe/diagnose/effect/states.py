@@ -27,7 +27,7 @@ _MEAN, _VARIANCE = "running_mean", "running_var"
 
 
 @dataclass(frozen=True)
-class State:
+class ModuleState:
     """One state that a call takes or leaves behind.
 
     ``slot``: where it stands in the record; ``name``: with the path of its module; ``sized``: it is known what size
@@ -40,13 +40,13 @@ class State:
     words: str = ""
 
 
-def states_of(event: Event, makers: Producers | None = None) -> list[State]:
-    """The states in the record of a call: what goes in as a running average, what was written to that comes
+def states_of(event: Event, makers: Producers | None = None) -> list[ModuleState]:
+    """The states in the record of a call: the inputs as a running average, what was written to that comes
     from outside (``makers`` must be given for that), and the buffers of a module.
     """
     if event.is_module and not event.layer:
         return [
-            State(slot, plain_name(event, slot), slot.endswith((_MEAN, _VARIANCE)))
+            ModuleState(slot, plain_name(event, slot), slot.endswith((_MEAN, _VARIANCE)))
             for slot, leaf in event.parameters()
             if slot.startswith("buffers.") and is_floating(leaf)
         ]
@@ -63,19 +63,19 @@ def changes_state(event: Event) -> bool:
     return event.is_call and not evaluates and bool(_averages(event))
 
 
-def _averages(event: Event) -> list[State]:
+def _averages(event: Event) -> list[ModuleState]:
     if operation(event.stem) not in operators.AVERAGING:
         return []
     places = dict(zip(_PLACES[event.parts.owner in _BARE], (_MEAN, _VARIANCE), strict=True))
     places |= {f"input.{word}": word for word in (_MEAN, _VARIANCE)}
     return [
-        State(slot, _own_name(event, slot) or f"{_module(event)}.{places[slot]}")
+        ModuleState(slot, _own_name(event, slot) or f"{_module(event)}.{places[slot]}")
         for slot, leaf in event.inputs()
         if slot in places and is_floating(leaf) and leaf.get("requires_grad") is not True
     ]
 
 
-def _written(event: Event, makers: Producers) -> list[State]:
+def _written(event: Event, makers: Producers) -> list[ModuleState]:
     """The target of a write in a module's forward pass, if it was there before the step and is not trained; a buffer of
     the model itself that the recorder noted.
     """
@@ -95,8 +95,8 @@ def _written(event: Event, makers: Producers) -> list[State]:
         return []
     word = event.stem.rpartition(".")[2]
     name = own or said("target-of", _module(event), event.name)
-    found = [State(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
-    return found if word in operators.BEGIN else [State(slot, name, False), *found]
+    found = [ModuleState(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
+    return found if word in operators.BEGIN else [ModuleState(slot, name, False), *found]
 
 
 def _own_name(event: Event, slot: str) -> str:
@@ -151,7 +151,12 @@ def explained_by(judged: Judged, makers: Producers | None = None) -> float:
 
 
 def is_explained(
-    judged: Judged, state: State, difference: Difference, before: Mapping[str, float], unit: float, now: float = 0.0
+    judged: Judged,
+    state: ModuleState,
+    difference: Difference,
+    before: Mapping[str, float],
+    unit: float,
+    now: float = 0.0,
 ) -> bool:
     """True if a state is apart by no more than rounding does, or than follows from the step before. What a step
     explains may itself be a mistake, so there is an end to it. ``now``: what the calls of this step explain.

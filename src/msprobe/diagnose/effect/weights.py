@@ -1,4 +1,4 @@
-"""Which parameters calls take, and whether a parameter is the same on both sides, as modules and optimizers tell."""
+"""Which parameters calls take, and whether a parameter is the same on both sides, as modules and optimizers say."""
 
 from __future__ import annotations
 

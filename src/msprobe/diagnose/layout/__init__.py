@@ -4,7 +4,7 @@
 DTensor and annotation files say it. ``annotation``: the file. ``guess``: how it may lie, by shapes, where nobody says.
 ``sides``: the records of all ranks of one run by module and parameter. ``pairs``: those of both runs beside each other
 (``measured``), and how they were compared (``tally``). ``detect``: whether two runs have different layouts at all.
-``search``, ``steps``: what is at fault in modules and in the optimizer, said by ``told`` and ``statements``.
+``search``, ``steps``: what is at fault in modules and in the optimizer, said by ``findings_so_far`` and ``statements``.
 """
 
 from __future__ import annotations

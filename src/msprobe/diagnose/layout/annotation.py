@@ -1,7 +1,7 @@
 """The annotation file: how a run that does not say it itself lies on its ranks.
 
 YAML or JSON, for the candidate, the reference, or both; the form is described in ``docs/verdict.md``. What the file
-does not tell of a tensor is found out by its shapes, on the mesh that the file gives.
+does not report a tensor is found out by its shapes, on the mesh that the file gives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from msprobe.config import jsonc
 from msprobe.config.jsonc import FieldPath
-from msprobe.config.mistakes import Mistake, MistakeKind, Source, dotted, raise_in_one_line, warn_of_duplicates
+from msprobe.config.mistakes import (
+    ConfigSource,
+    Mistake,
+    MistakeKind,
+    dotted,
+    raise_in_one_line,
+    warn_of_duplicates,
+)
 from msprobe.diagnose.layout.placements import Placement
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.patterns import Pattern, compile_pattern
@@ -132,7 +139,7 @@ def _annotation(fields: SideFields) -> Annotation:
     )
 
 
-class _Sentences(Source):
+class _Sentences(ConfigSource):
     """Mistakes as sentences about the field: ``"layout.yaml":3: candidate.mesh.data must be ...``."""
 
     def mistake(self, path: FieldPath, text: str, kind: MistakeKind = "value") -> Mistake:
@@ -143,7 +150,7 @@ class _Sentences(Source):
         return replace(known, where=f"{self.name}{self.line(path)}", text=f"{field}{between}{text}")
 
 
-def _source(path: Path) -> Source:
+def _source(path: Path) -> ConfigSource:
     try:
         if os.path.getsize(path) > _MOST_BYTES:
             raise InvalidInputError(said("layout-file-too-large", path))

@@ -1,16 +1,16 @@
 """Since when ranks hold what they should not: copies that are not the same, terms of a sum that nothing has added up.
 
-A copy may be apart by less than can be told of it, and a module later by more; what the ranks hold of a sum is told by
-its mean alone. Both show later, where they no longer fit; what is at fault is where they began.
+A copy may be apart by less than can be said of it, and a module later by more; what the ranks hold of a sum is reported
+by its mean alone. Both show later, where they no longer fit; what is at fault is where they began.
 """
 
 from __future__ import annotations
 
-from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
 from msprobe.diagnose.layout.statements import collectives_in
 from msprobe.diagnose.tolerance import layouts
 
-Place = tuple[Pair, Measured]
+Place = tuple[RecordPair, MeasuredTensor]
 
 
 class Beginnings:
@@ -21,7 +21,7 @@ class Beginnings:
         self.terms: Place | None = None
         self._torn: Place | None = None
 
-    def follow(self, pair: Pair) -> None:
+    def follow(self, pair: RecordPair) -> None:
         """Note what ranks hold after a pass of a module."""
         if (
             self.terms is not None
@@ -36,30 +36,30 @@ class Beginnings:
             torn = next((one for one in pair.outputs if one.torn and not one.is_sum), None)
             self._torn = None if torn is None else (pair, torn)
 
-    def terms_used_by(self, pair: Pair) -> Place | None:
+    def terms_used_by(self, pair: RecordPair) -> Place | None:
         """The terms that go into a module, or that modules inside it have made and no communication of it adds up."""
         if self.terms is None:
             return None
         inside = _is_around(pair, self.terms[0]) and not collectives_in(pair.event)
         return self.terms if inside or any(one.is_sum for one in pair.inputs) else None
 
-    def of_results(self, pair: Pair) -> Place | None:
+    def of_results(self, pair: RecordPair) -> Place | None:
         """Where copies began to be apart that went into a module whose results are too far apart now."""
         if self._torn is None or not any(one.torn for one in pair.inputs):
             return None
         return self._torn if pair.left <= layouts.handed_on(self._torn[1].torn) else None
 
-    def of_copies(self, pair: Pair, one: Measured) -> Place:
+    def of_copies(self, pair: RecordPair, one: MeasuredTensor) -> Place:
         """Where the copies of a result began to be apart that are too far apart now."""
         if self._torn is None or not any(each.torn for each in (*pair.inputs, *pair.parameters)):
             return pair, one
         return self._torn if one.torn <= layouts.handed_on(self._torn[1].torn) else (pair, one)
 
 
-def _is_whole(one: Measured) -> bool:
+def _is_whole(one: MeasuredTensor) -> bool:
     return one.fit is not None and not one.is_sum
 
 
-def _is_around(pair: Pair, other: Pair) -> bool:
+def _is_around(pair: RecordPair, other: RecordPair) -> bool:
     """True if the module ``other`` is inside that of ``pair``: what went in there went in before."""
     return other.place.path.startswith(f"{pair.place.path}.") or not pair.place.path

@@ -25,7 +25,7 @@ _NOTHING: Numbers = (None, None, None, None)
 
 
 @dataclass(eq=False)
-class Block:
+class TensorBlock:
     """``ranks``: who holds it, or a part of it. ``leaf``: the description that a rank gave of it, or of a part.
 
     ``way`` says what its ``parts`` are: none (one rank has it), ``shard`` or ``interleave`` along ``dim``, copies
@@ -40,7 +40,7 @@ class Block:
     read: Callable[[], Any]
     way: str = "one"
     dim: int = 0
-    parts: tuple[Block, ...] = ()
+    parts: tuple[TensorBlock, ...] = ()
     _values: list[Any] = field(default_factory=list)
 
     @property
@@ -50,7 +50,7 @@ class Block:
 
     @property
     def digest(self) -> Any:
-        """What tells its bits, where that is known: of what one rank has whole."""
+        """What says its bits, where that is known: of what one rank has whole."""
         if self.way == "replicate":
             return self.parts[0].digest
         return (self.leaf.get("digest") or self.leaf.get("md5")) if self.way == "one" else None
@@ -73,7 +73,7 @@ class Block:
         found |= dict(zip(USUAL_KEYS, self.numbers, strict=True))
         return found | {key: self.leaf[key] for key in ("requires_grad", "nan", "inf") if key in self.leaf}
 
-    def scaled(self, factor: float) -> Block:
+    def scaled(self, factor: float) -> TensorBlock:
         """It times a positive number."""
         if factor == 1.0:
             return self
@@ -90,7 +90,7 @@ class Block:
         )  # fmt: skip
 
 
-def block_of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
+def block_of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> TensorBlock:
     """What one rank holds of a tensor."""
     local = leaf.get("local_shape")
     recorded = local if isinstance(local, list) else leaf.get("shape")
@@ -102,10 +102,10 @@ def block_of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> Block:
         found = part.array(name) if isinstance(name, str) else None
         return found if found is not None and found.shape == shape else None
 
-    return Block((rank,), str(leaf["dtype"]), shape, (first, second, third, fourth), leaf, read)
+    return TensorBlock((rank,), str(leaf["dtype"]), shape, (first, second, third, fourth), leaf, read)
 
 
-def combine(parts: Sequence[Block], placement: Placement) -> Block | None:
+def combine(parts: Sequence[TensorBlock], placement: Placement) -> TensorBlock | None:
     """What blocks are together; None if their shapes do not fit."""
     if len(parts) == 1:
         return parts[0]
@@ -135,10 +135,10 @@ def combine(parts: Sequence[Block], placement: Placement) -> Block | None:
             return None
         return _joined(found, way, dim)
 
-    return Block(ranks, first.dtype, shape, numbers, leaf, read, way, dim, tuple(parts))
+    return TensorBlock(ranks, first.dtype, shape, numbers, leaf, read, way, dim, tuple(parts))
 
 
-def arrange(blocks: Sequence[Block], sizes: Sequence[int], placements: Sequence[Placement]) -> Block | None:
+def arrange(blocks: Sequence[TensorBlock], sizes: Sequence[int], placements: Sequence[Placement]) -> TensorBlock | None:
     """Put blocks together that lie on a mesh of ``sizes``, the last axis fastest, with a placement for each axis.
 
     Where several axes divide one dimension, those further left divide it first, unless they are strided.
@@ -160,7 +160,7 @@ def arrange(blocks: Sequence[Block], sizes: Sequence[int], placements: Sequence[
     return combine(whole, placements[0]) if len(whole) == len(inner) else None
 
 
-def distance(left: Block, right: Block) -> tuple[float, str]:
+def distance(left: TensorBlock, right: TensorBlock) -> tuple[float, str]:
     """The relative distance of two blocks of one shape, and of what: ``values``, ``statistics`` or ``mean``; nothing
     where neither is known.
     """
@@ -172,12 +172,12 @@ def distance(left: Block, right: Block) -> tuple[float, str]:
     return _of_numbers(left, right)
 
 
-def nearness(left: Block, right: Block) -> float:
-    """The distance as far as statistics tell, without reading values."""
+def nearness(left: TensorBlock, right: TensorBlock) -> float:
+    """The distance as far as statistics say, without reading values."""
     return _of_numbers(left, right)[0]
 
 
-def _of_numbers(left: Block, right: Block) -> tuple[float, str]:
+def _of_numbers(left: TensorBlock, right: TensorBlock) -> tuple[float, str]:
     if left.digest is not None and left.digest == right.digest:
         return 0.0, "statistics"
     known = [a is not None and b is not None for a, b in zip(left.numbers, right.numbers, strict=True)]
@@ -193,7 +193,7 @@ def _of_numbers(left: Block, right: Block) -> tuple[float, str]:
     return 0.0, "" if known.count(True) == 0 else "statistics"
 
 
-def spread(block: Block) -> float:
+def spread(block: TensorBlock) -> float:
     """The root mean square of its elements; of a sum of which it is not known that of its terms."""
     norm = block.numbers[3]
     if norm is not None:
@@ -201,7 +201,7 @@ def spread(block: Block) -> float:
     return max(map(spread, block.parts), default=0.0)
 
 
-def copies_apart(block: Block) -> list[tuple[Rank, Rank, float]]:
+def copies_apart(block: TensorBlock) -> list[tuple[Rank, Rank, float]]:
     """Copies that are not the same: (rank, first rank, distance), wherever in the block they stand."""
     found: list[tuple[Rank, Rank, float]] = []
     if block.way == "replicate":
@@ -217,7 +217,7 @@ def copies_apart(block: Block) -> list[tuple[Rank, Rank, float]]:
     return found
 
 
-def apart_by_rank(block: Block, other: Block) -> dict[Rank, float]:
+def apart_by_rank(block: TensorBlock, other: TensorBlock) -> dict[Rank, float]:
     """How far what each rank holds is apart from its part of ``other``; without values, ranks that hold parts are left
     out, as it is not known which of them differs.
     """
@@ -226,7 +226,7 @@ def apart_by_rank(block: Block, other: Block) -> dict[Rank, float]:
     return found
 
 
-def same_parts(block: Block) -> list[tuple[Rank, Rank]]:
+def same_parts(block: TensorBlock) -> list[tuple[Rank, Rank]]:
     """Ranks that hold the same where each should have a part of its own."""
     found: list[tuple[Rank, Rank]] = []
     if block.way in ("shard", "interleave"):
@@ -245,7 +245,7 @@ def same_parts(block: Block) -> list[tuple[Rank, Rank]]:
     return found
 
 
-def _apart(block: Block, other: Block | None, values: Any, found: dict[Rank, float]) -> None:
+def _apart(block: TensorBlock, other: TensorBlock | None, values: Any, found: dict[Rank, float]) -> None:
     if block.way == "replicate":
         for part in block.parts:
             _apart(part, other, values, found)
@@ -277,12 +277,12 @@ def _apart(block: Block, other: Block | None, values: Any, found: dict[Rank, flo
         found[rank] = max(found.get(rank, 0.0), apart)
 
 
-def _distinct(block: Block) -> bool:
+def _distinct(block: TensorBlock) -> bool:
     """True if its elements are not all the same: zeros and ones are the same everywhere."""
     return block.numbers[0] is not None and block.numbers[0] != block.numbers[1]
 
 
-def _transposed(blocks: list[Block], sizes: list[int], order: list[int]) -> list[Block]:
+def _transposed(blocks: list[TensorBlock], sizes: list[int], order: list[int]) -> list[TensorBlock]:
     import numpy as np
 
     places = np.arange(len(blocks)).reshape(sizes).transpose(order).ravel()
@@ -307,7 +307,7 @@ def _joined(found: list[Any], way: str, dim: int) -> Any:
     return total / len(found) if way == "mean" else total
 
 
-def _of_parts(parts: Sequence[Block]) -> Numbers:
+def _of_parts(parts: Sequence[TensorBlock]) -> Numbers:
     filled = [part for part in parts if part.size]
     if not filled:
         return _NOTHING
@@ -323,7 +323,7 @@ def _of_parts(parts: Sequence[Block]) -> Numbers:
     )
 
 
-def _of_terms(parts: Sequence[Block], way: str) -> Numbers:
+def _of_terms(parts: Sequence[TensorBlock], way: str) -> Numbers:
     if way in ("max", "min"):
         place, choose = (0, max) if way == "max" else (1, min)
         found = [part.numbers[place] for part in parts]

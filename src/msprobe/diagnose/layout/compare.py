@@ -18,7 +18,7 @@ from msprobe.diagnose.layout.arguments import other_arguments
 from msprobe.diagnose.layout.guess import Guesses
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
-from msprobe.diagnose.layout.sides import Side, number_both, number_stages
+from msprobe.diagnose.layout.sides import LayoutSide, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
 from msprobe.errors import InvalidInputError
 from msprobe.messages import Wording, joined, said
@@ -36,7 +36,7 @@ _METHODS = {
     "whole": "as they are",
 }
 _SORTS = {"parameter": "parameters", "activation": "inputs and results of modules"}
-_MOST_TOLD = 6
+_MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ class Layouts:
 
         Raises InvalidInputError if an annotation is of fewer ranks than there are.
         """
-        sides = Side(candidate, self._annotations.get("candidate")), Side(reference, self._annotations.get("reference"))
+        sides = (
+            LayoutSide(candidate, self._annotations.get("candidate")),
+            LayoutSide(reference, self._annotations.get("reference")),
+        )
         try:
             for name, side in zip(_SIDES, sides, strict=True):
                 _check_mesh(name, side)
@@ -183,12 +186,12 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     for side in _SIDES:
         names = summary[f"only_in_{side}"]
         if names:
-            more = said("and-more", len(names) - _MOST_TOLD) if len(names) > _MOST_TOLD else ""
-            notes.append(said("modules-on-one-side", side, ", ".join(names[:_MOST_TOLD]), more))
+            more = said("and-more", len(names) - _MOST_SHOWN) if len(names) > _MOST_SHOWN else ""
+            notes.append(said("modules-on-one-side", side, ", ".join(names[:_MOST_SHOWN]), more))
     arguments = summary["arguments"]
     if arguments:
-        more = said("and-more", len(arguments) - _MOST_TOLD) if len(arguments) > _MOST_TOLD else ""
-        notes.append(said("arguments-not-compared", joined("; ", arguments[:_MOST_TOLD]), more))
+        more = said("and-more", len(arguments) - _MOST_SHOWN) if len(arguments) > _MOST_SHOWN else ""
+        notes.append(said("arguments-not-compared", joined("; ", arguments[:_MOST_SHOWN]), more))
     if summary["gradient_factor"] != 1.0:
         notes.append(
             said(
@@ -199,14 +202,14 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     return notes
 
 
-def _check_mesh(name: str, side: Side) -> None:
+def _check_mesh(name: str, side: LayoutSide) -> None:
     last = max(map(side.position, side.ranks), default=0)
     if side.annotation is not None and last >= side.annotation.size:
         raise InvalidInputError(said("layout-mesh-too-small", name, side.annotation.size, last))
 
 
 def _described(
-    sides: tuple[Side, Side], pairs: Pairs, staged: tuple[bool, bool], alone: Sequence[Sequence[str]]
+    sides: tuple[LayoutSide, LayoutSide], pairs: Pairs, staged: tuple[bool, bool], alone: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """The layouts and how tensors were compared, as JSON values."""
     tally = pairs.tally
@@ -218,7 +221,7 @@ def _described(
             "mesh": None if side.annotation is None else side.annotation.size,
             "found_from": [key for key in _SOURCES if sources[key]],
             "held": {
-                sort: dict(Counter(tally.ways[name][sort]).most_common(_MOST_TOLD))
+                sort: dict(Counter(tally.ways[name][sort]).most_common(_MOST_SHOWN))
                 for sort in _SORTS
                 if tally.ways[name][sort]
             },
@@ -238,7 +241,7 @@ def _described(
     return found
 
 
-def _stages(side: Side, numbered: bool) -> str | None:
+def _stages(side: LayoutSide, numbered: bool) -> str | None:
     """What is said of a pipeline: ranks that have other modules than others."""
     shares: dict[frozenset[str], list[str]] = {}
     for rank in side.ranks:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.layout import statements
-from msprobe.diagnose.layout.blocks import Block, Rank, distance
-from msprobe.diagnose.layout.measured import Measured
-from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.layout.blocks import Rank, TensorBlock, distance
+from msprobe.diagnose.layout.measured import MeasuredTensor
+from msprobe.diagnose.layout.sides import LayoutSide
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import layouts
 from msprobe.messages import Wording, said
@@ -51,32 +51,32 @@ class _One:
 
     about: AboutParameter
     finding: Finding
-    measured: Measured
+    measured: MeasuredTensor
 
 
 @dataclass
 class _Group:
-    """Findings of one kind on several parameters, in order; ``telling``: the first of which more is known."""
+    """Findings of one kind on several parameters, in order; ``informative``: the first of which more is known."""
 
     place: int
     found: list[_One] = field(default_factory=list)
-    telling: int | None = None
+    informative: int | None = None
 
 
 class FindingsSoFar:
     """``findings``: what was said, in the order of execution. ``said``: what is not to be said again."""
 
-    def __init__(self, candidate: Side) -> None:
+    def __init__(self, candidate: LayoutSide) -> None:
         self.candidate = candidate
         self.step = next(iter(candidate.parts.values())).step
         self.findings: list[Finding] = []
         self.said: set[object] = set()
         self._groups: dict[tuple[str, str], _Group] = {}
 
-    def tell(
+    def report(
         self,
         mark: object,
-        kind: Kind,
+        kind: FindingKind,
         text: str,
         where: str,
         events: dict[Rank, Event],
@@ -92,20 +92,20 @@ class FindingsSoFar:
     def say(
         self,
         mark: object,
-        kind: Kind,
+        kind: FindingKind,
         text: str | AboutParameter,
         where: str,
         events: dict[Rank, Event],
         ranks: list[Rank],
-        one: Measured,
+        one: MeasuredTensor,
         allowed: float,
         group: str | None = None,
-        telling: bool = False,
+        informative: bool = False,
         relation: Relation = NO_RELATION,
         **more: object,
     ) -> None:
         """Say something of a tensor. What is said about several parameters in one ``group`` becomes one finding, of the
-        first of them, or the first of which more is known (``telling``).
+        first of them, or the first of which more is known (``informative``).
         """
         if mark in self.said:
             return
@@ -121,17 +121,17 @@ class FindingsSoFar:
         if of_kind is None:
             of_kind = self._groups[kind, group] = _Group(len(self.findings))
             self.findings.append(finding)
-        if telling and of_kind.telling is None:
-            of_kind.telling = len(of_kind.found)
+        if informative and of_kind.informative is None:
+            of_kind.informative = len(of_kind.found)
         of_kind.found.append(_One(text, finding, one))
 
     def say_copies(
         self,
         events: dict[Rank, Event],
-        one: Measured,
+        one: MeasuredTensor,
         what: str | AboutParameter,
         where: str,
-        kind: Kind = "replica",
+        kind: FindingKind = "replica",
         why: str = "",
         group: str | None = None,
         **more: object,
@@ -163,11 +163,11 @@ class FindingsSoFar:
         findings = list(self.findings)
         follow, lead = [], False
         for (kind, name), group in self._groups.items():
-            number = group.telling or 0
+            number = group.informative or 0
             if name == "gradient":
                 odd = _odd_one(kind, [one.measured for one in group.found])
                 # One that says what has become of it is better than one that does not.
-                number = number if odd is None or (group.telling is not None and odd[1]) else odd[0]
+                number = number if odd is None or (group.informative is not None and odd[1]) else odd[0]
                 follow += [group.place] if odd is None else []
                 lead |= odd is not None
             findings[group.place] = _of_all(group, number)
@@ -188,7 +188,7 @@ def _of_all(group: _Group, number: int) -> Finding:
     return replace(chosen.finding, message=chosen.about.of(len(group.found)), evidence=evidence)
 
 
-def _odd_one(kind: str, found: list[Measured]) -> tuple[int, bool] | None:
+def _odd_one(kind: str, found: list[MeasuredTensor]) -> tuple[int, bool] | None:
     """The place of the gradient that is off in its own way, and whether most are; None if all are off by one factor."""
     pairs = [_sides(kind, one) for one in found]
     ratios = [
@@ -205,7 +205,7 @@ def _odd_one(kind: str, found: list[Measured]) -> tuple[int, bool] | None:
     return place, median(apart) >= _AS_FAR * furthest
 
 
-def _sides(kind: str, one: Measured) -> tuple[Block, Block] | None:
+def _sides(kind: str, one: MeasuredTensor) -> tuple[TensorBlock, TensorBlock] | None:
     """What is compared: copies of the candidate with each other, or the whole with that of the reference."""
     if one.fit is None:
         return None
@@ -215,17 +215,17 @@ def _sides(kind: str, one: Measured) -> tuple[Block, Block] | None:
     return one.fit.left, one.fit.right
 
 
-def _norm(block: Block) -> float:
+def _norm(block: TensorBlock) -> float:
     return block.numbers[3] or 0.0
 
 
-def limit(one: Measured, unit: float = 0.0) -> float:
+def limit(one: MeasuredTensor, unit: float = 0.0) -> float:
     """How far a tensor may be apart by the order of sums. ``unit``: of the rounding in what it was computed from, which
     under autocast is coarser than that of its own type.
     """
     return layouts.sum_order_limit(max(one.unit, unit))
 
 
-def limit_of(found: Iterable[Measured]) -> float:
+def limit_of(found: Iterable[MeasuredTensor]) -> float:
     """The same of several tensors."""
     return max(map(limit, found), default=0.0)

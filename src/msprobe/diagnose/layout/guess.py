@@ -1,4 +1,4 @@
-"""How a tensor may lie on the ranks of two runs, where neither placements nor an annotation tell it.
+"""How a tensor may lie on the ranks of two runs, where neither placements nor an annotation say it.
 
 What is possible follows from the shapes: what the ranks of one run hold must become a tensor of the same shape as what
 those of the other hold. Where several ways are, the one counts by which the two agree; if by none, the one by which
@@ -16,8 +16,8 @@ from itertools import pairwise, product
 from typing import Literal
 
 from msprobe.diagnose.layout.blocks import (
-    Block,
     Rank,
+    TensorBlock,
     arrange,
     combine,
     copies_apart,
@@ -54,7 +54,7 @@ class TensorSpread:
     over_passes: Placement | None = None
     passes_first: bool = False
 
-    def apply(self, passes: Sequence[Sequence[Block]]) -> Block | None:
+    def apply(self, passes: Sequence[Sequence[TensorBlock]]) -> TensorBlock | None:
         """``passes``: for each pass of a module what each rank (or each mesh of a DTensor) holds."""
         if self.over_passes is None:
             return arrange(passes[0], self.sizes, self.placements)
@@ -66,7 +66,7 @@ class TensorSpread:
         done = [one for one in of_passes if one is not None]
         return combine(done, self.over_passes) if len(done) == len(of_passes) else None
 
-    def shape(self, passes: Sequence[Sequence[Block]]) -> tuple[int, ...] | None:
+    def shape(self, passes: Sequence[Sequence[TensorBlock]]) -> tuple[int, ...] | None:
         """The shape of what :meth:`apply` makes, without making it where all parts are of one shape."""
         shapes = {block.shape for one in passes for block in one}
         if len(shapes) > 1:
@@ -93,10 +93,10 @@ class TensorSpread:
 class Held:
     """What one run holds of a tensor: for each pass, what each rank has (``DTensor``s are put together already).
 
-    ``sizes`` and ``fixed``: the mesh of these ranks and what is known of its axes, where an annotation tells.
+    ``sizes`` and ``fixed``: the mesh of these ranks and what is known of its axes, where an annotation says.
     """
 
-    passes: tuple[tuple[Block, ...], ...]
+    passes: tuple[tuple[TensorBlock, ...], ...]
     sizes: tuple[int, ...] | None = None
     fixed: tuple[Placement | None, ...] = ()
 
@@ -114,8 +114,8 @@ class Fit:
     ``torn`` is true if those of the reference are not.
     """
 
-    left: Block
-    right: Block
+    left: TensorBlock
+    right: TensorBlock
     ways: tuple[TensorSpread, TensorSpread]
     apart: float
     how: str
@@ -175,7 +175,7 @@ class Guesses:
 
 
 def _is_known(held: Held) -> bool:
-    """True if anything was recorded that tells one tensor from another."""
+    """True if anything was recorded that distinguishes one tensor from another."""
     leaf = held.passes[0][0]
     return leaf.numbers[2] is not None or leaf.digest is not None or leaf.values() is not None
 
@@ -198,9 +198,9 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
     """
     mine = [(way, way.shape(left.passes)) for way in _ways(sort, left)]
     theirs = [(way, way.shape(right.passes)) for way in _ways(sort, right)]
-    wholes: dict[tuple[int, TensorSpread], Block | None] = {}
+    wholes: dict[tuple[int, TensorSpread], TensorBlock | None] = {}
 
-    def whole(side: int, way: TensorSpread) -> Block | None:
+    def whole(side: int, way: TensorSpread) -> TensorBlock | None:
         if (side, way) not in wholes:
             wholes[side, way] = way.apply((left, right)[side].passes)
         return wholes[side, way]
@@ -237,11 +237,11 @@ def _is_any_sum(fit: Fit) -> bool:
         if means and size and other.numbers[2] is not None:
             alone = max(abs(one - other.numbers[2]) / size for one in means if one is not None)
             unit = max(units.eps_of(block.described()) for block in (fit.left, fit.right))
-            return not layouts.mean_tells(alone, fit.apart, unit, other.size)
+            return not layouts.mean_decides(alone, fit.apart, unit, other.size)
     return False
 
 
-def _are_copies(block: Block) -> bool:
+def _are_copies(block: TensorBlock) -> bool:
     """True if what would be the terms of a sum is the same on all ranks: ranks have copies of it."""
     if block.way in ("sum", "mean") and len(block.parts) > 1:
         first = block.parts[0]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msprobe.diagnose.layout.blocks import Block, Rank
+from msprobe.diagnose.layout.blocks import Rank, TensorBlock
 from msprobe.diagnose.layout.guess import Fit, Sort
 from msprobe.diagnose.layout.rounded import unit_inside
 from msprobe.diagnose.layout.sides import ModulePlace
@@ -15,7 +15,7 @@ from msprobe.diagnose.tolerance import layouts, noise, units
 
 
 @dataclass
-class Measured:
+class MeasuredTensor:
     """One tensor of a record: whole on both sides, or ``problem`` says why not."""
 
     slot: str
@@ -62,7 +62,7 @@ class Measured:
 
     @property
     def ratio(self) -> float | None:
-        """How many times larger it is on the candidate's side; None where only one side tells its size."""
+        """How many times larger it is on the candidate's side; None where only one side says its size."""
         sizes = (self.fit.left.numbers[3], self.fit.right.numbers[3]) if self.fit is not None else (None, None)
         return sizes[0] / sizes[1] if sizes[0] and sizes[1] and math.isfinite(sizes[0] / sizes[1]) else None
 
@@ -75,16 +75,16 @@ class Measured:
 
 
 @dataclass
-class Pair:
+class RecordPair:
     """A record of both runs, of one pass of a module or of all of them."""
 
     place: ModulePlace
     number: int
     events: dict[Rank, Event]
     partner: Event
-    inputs: list[Measured] = field(default_factory=list)
-    parameters: list[Measured] = field(default_factory=list)
-    outputs: list[Measured] = field(default_factory=list)
+    inputs: list[MeasuredTensor] = field(default_factory=list)
+    parameters: list[MeasuredTensor] = field(default_factory=list)
+    outputs: list[MeasuredTensor] = field(default_factory=list)
 
     @property
     def event(self) -> Event:
@@ -114,13 +114,13 @@ class Pair:
         return max(own, unit_inside(*events))
 
     def own_noise(self, rounding: float) -> tuple[float, float]:
-        """What the pass may add itself, and how many times larger what came in may become (see ``noise``)."""
+        """What the pass may add itself, and how many times larger the inputs may become (see ``noise``)."""
         inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
         factor = noise.amplification(self.partner, inputs, outputs)
         return noise.own_noise(self.partner, inputs, outputs, rounding, factor), factor
 
 
-def _norm(block: Block) -> float | None:
+def _norm(block: TensorBlock) -> float | None:
     if block.numbers[3] is not None:
         return block.numbers[3]
     values = block.values()
@@ -131,7 +131,7 @@ def _norm(block: Block) -> float | None:
     return max((one for part in block.parts if (one := _norm(part)) is not None), default=None)
 
 
-def _leaves(found: Sequence[Measured]) -> list[Slot]:
+def _leaves(found: Sequence[MeasuredTensor]) -> list[Slot]:
     """The tensors of the reference, or those of the candidate where it has only their sum."""
     slots: list[Slot] = []
     for one in found:

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 
 from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.layout.annotation import Annotation, Split
-from msprobe.diagnose.layout.blocks import Block, Leaf, Rank
+from msprobe.diagnose.layout.blocks import Leaf, Rank, TensorBlock
 from msprobe.diagnose.layout.guess import Guesses, Sort
-from msprobe.diagnose.layout.measured import Measured, Pair
-from msprobe.diagnose.layout.sides import ModulePlace, Side
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
+from msprobe.diagnose.layout.sides import LayoutSide, ModulePlace
 from msprobe.diagnose.layout.tally import Tally
 from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import layouts, units
 
-#: Gradients are looked at until so many told whether the ranks' losses are means of their own samples.
+#: Gradients are looked at until so many reported whether the ranks' losses are means of their own samples.
 _VOTES = 16
 
 
-_Records = tuple[Side, dict[Rank, list[Event]]]
+_Records = tuple[LayoutSide, dict[Rank, list[Event]]]
 
 
 class Pairs:
@@ -34,7 +34,7 @@ class Pairs:
         self.factor = factor or 1.0
         self._learned = factor is not None
 
-    def modules(self, candidate: Side, reference: Side, direction: str) -> Iterator[Pair]:
+    def modules(self, candidate: LayoutSide, reference: LayoutSide, direction: str) -> Iterator[RecordPair]:
         """All passes of modules in a direction (``forward``, ``backward``, ``gradient``), in order of execution."""
         order = reference if len(reference.ranks) == 1 or len(candidate.ranks) > 1 else candidate
         for place in _ordered(order, direction):
@@ -42,7 +42,7 @@ class Pairs:
             if mine and theirs:
                 yield from self._of_place(place, (candidate, mine), (reference, theirs))
 
-    def _of_place(self, place: ModulePlace, left: _Records, right: _Records) -> Iterator[Pair]:
+    def _of_place(self, place: ModulePlace, left: _Records, right: _Records) -> Iterator[RecordPair]:
         counts = [{len(events) for events in records.values()} for _, records in (left, right)]
         if any(len(one) > 1 for one in counts):
             self.tally.methods["not_comparable"] += 1
@@ -55,7 +55,7 @@ class Pairs:
 
     def _in_other_pieces(self, place: ModulePlace, left: _Records, right: _Records) -> bool:
         """True if both sides take the batch in as many pieces, and in other ones; the first module that has several
-        passes tells it for all.
+        passes says it for all.
         """
         if self.guesses.in_pieces is None and place.direction == "forward":
             for together in (False, True):
@@ -67,9 +67,9 @@ class Pairs:
                     break
         return bool(self.guesses.in_pieces)
 
-    def _pair(self, place: ModulePlace, number: int, left: _Records, right: _Records) -> Pair:
+    def _pair(self, place: ModulePlace, number: int, left: _Records, right: _Records) -> RecordPair:
         events = {rank: found[0] for rank, found in left[1].items()}
-        pair = Pair(place, number, events, next(iter(right[1].values()))[0])
+        pair = RecordPair(place, number, events, next(iter(right[1].values()))[0])
         gradient = place.direction == "backward"
         for group, sort, found in (
             ("inputs", "gradient" if gradient else "activation", pair.inputs),
@@ -93,16 +93,16 @@ class Pairs:
         slot: str,
         sort: Sort,
         name: str,
-        left: tuple[Side, list[dict[Rank, Leaf]]],
-        right: tuple[Side, list[dict[Rank, Leaf]]],
-    ) -> Measured | None:
+        left: tuple[LayoutSide, list[dict[Rank, Leaf]]],
+        right: tuple[LayoutSide, list[dict[Rank, Leaf]]],
+    ) -> MeasuredTensor | None:
         """Put one tensor together on both sides. None if it is none on a side."""
         if not all(one and all(one) for one in (left[1], right[1])):
             return None
         if sort == "parameter":
             # The same in all passes; another number of them makes no other tensor.
             left, right = (left[0], left[1][:1]), (right[0], right[1][:1])
-        measured = Measured(slot, sort, name)
+        measured = MeasuredTensor(slot, sort, name)
         splits = [_split(side.annotation, sort, name, slot) for side, _ in (left, right)]
         held = [side.held(leaves, split) for (side, leaves), split in zip((left, right), splits, strict=True)]
         if held[0] is None or held[1] is None:
@@ -122,7 +122,7 @@ class Pairs:
         self.tally.add(measured, both, (_is_annotated(splits[0]), _is_annotated(splits[1])))
         return measured
 
-    def learn_factor(self, candidate: Side, reference: Side) -> None:
+    def learn_factor(self, candidate: LayoutSide, reference: LayoutSide) -> None:
         """Find out what the candidate's gradients are to be multiplied with before they are compared: with one over the
         number of parts of the batch if each rank takes the mean loss of its own part.
         """
@@ -155,7 +155,7 @@ def _passes(side: _Records, number: int, together: bool) -> _Records:
     return side[0], {rank: events if together else [events[number]] for rank, events in side[1].items()}
 
 
-def _accepted(blocks: tuple[Block, Block], unit: float = 0.0) -> float:
+def _accepted(blocks: tuple[TensorBlock, TensorBlock], unit: float = 0.0) -> float:
     """How far tensors may be apart that are put together otherwise. ``unit``: of what they are computed from."""
     leaves = [block.described() for block in blocks]
     if not all(map(is_floating, leaves)):
@@ -213,7 +213,7 @@ def _slots(event: Event, group: str) -> list[Slot]:
     return event.parameters() if group == "parameters" else event.outputs()
 
 
-def _ordered(side: Side, direction: str) -> list[ModulePlace]:
+def _ordered(side: LayoutSide, direction: str) -> list[ModulePlace]:
     """Places in the order of execution; backward goes through later stages first."""
     ranks = side.ranks if direction == "forward" else side.ranks[::-1]
     found: dict[ModulePlace, None] = {}

@@ -8,7 +8,7 @@ from itertools import accumulate
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.layout.blocks import Rank
-from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.layout.sides import LayoutSide
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance import units
 
@@ -18,7 +18,7 @@ class Rounded:
     many of them compute in, which under autocast is not the type of what modules give.
     """
 
-    def __init__(self, candidate: Side, reference: Side) -> None:
+    def __init__(self, candidate: LayoutSide, reference: LayoutSide) -> None:
         self._sides = candidate, reference
         self._counts = [{rank: _counts(one) for rank, one in side.timelines.items()} for side in self._sides]
         self._forward = [
@@ -82,7 +82,7 @@ def _rounds(event: Event) -> bool:
     return event.is_module and not event.children
 
 
-def _of_others(side: Side, counts: Mapping[Rank, list[int]]) -> dict[Rank, int]:
+def _of_others(side: LayoutSide, counts: Mapping[Rank, list[int]]) -> dict[Rank, int]:
     """By rank, how many calls round on ranks that have other modules: on one of each sort."""
     modules = {
         rank: frozenset(place.path for place, ranks in side.records.items() if rank in ranks) for rank in side.ranks

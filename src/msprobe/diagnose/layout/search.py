@@ -1,7 +1,7 @@
 """What is at fault between two runs in different layouts: module by module, forward, backward, gradients, optimizer.
 
 A pass of a module whose inputs agree and whose results do not is at fault; one whose inputs differ, or inside which
-another differs as much, is not. What ranks should have the same of and do not have is told first.
+another differs as much, is not. What ranks should have the same of and do not have is reported first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from msprobe.diagnose.differences.words import ratio_of
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.beginnings import Beginnings
 from msprobe.diagnose.layout.findings_so_far import AboutParameter, FindingsSoFar, limit, limit_of
-from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.rounded import Rounded
-from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.layout.sides import LayoutSide
 from msprobe.diagnose.tolerance import layouts, units
 from msprobe.messages import Wording, said
 
@@ -29,7 +29,9 @@ _DIGITS = re.compile(r"\d+")
 class Search(FindingsSoFar):
     """Goes through one step."""
 
-    def __init__(self, candidate: Side, reference: Side, pairs: Pairs, first: bool, drifted: dict[str, float]) -> None:
+    def __init__(
+        self, candidate: LayoutSide, reference: LayoutSide, pairs: Pairs, first: bool, drifted: dict[str, float]
+    ) -> None:
         super().__init__(candidate)
         self.reference = reference
         self.pairs = pairs
@@ -60,11 +62,11 @@ class Search(FindingsSoFar):
             pair.forget()
         self.pairs.unit = units.coarsest_of_many(self._units)
 
-    def limit(self, one: Measured) -> float:
+    def limit(self, one: MeasuredTensor) -> float:
         """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""
         return limit(one, units.coarsest_of_many(self._units))
 
-    def of_gradient(self, one: Measured, reached: float) -> float:
+    def of_gradient(self, one: MeasuredTensor, reached: float) -> float:
         """How far the gradient of a parameter, or a state of it, may be apart. ``reached``: how far what arrived at its
         module was.
         """
@@ -72,7 +74,7 @@ class Search(FindingsSoFar):
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
-        # What comes after a forward pass that differs tells nothing of its own.
+        # What comes after a forward pass that differs says nothing of its own.
         self._quiet = self.tainted
         self._began = Beginnings()
         for pair in self.pairs.modules(self.candidate, self.reference, "backward"):
@@ -130,7 +132,7 @@ class Search(FindingsSoFar):
             self.counts[worst] += 1
             pair.forget()
 
-    def look_at_weight(self, pair: Pair, one: Measured) -> None:
+    def look_at_weight(self, pair: RecordPair, one: MeasuredTensor) -> None:
         if one.fit is None:
             return
         if one.copies:
@@ -143,7 +145,7 @@ class Search(FindingsSoFar):
         doubled = statements.doubled(one)
         if one.apart <= (allowed if doubled is None else layouts.doubled_weight_limit(allowed, one.unit)):
             return
-        kind: Kind = "initial_weights" if self.first else "weights"
+        kind: FindingKind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
         ranks = statements.at_fault(one, allowed)
         words = statements.how(one.fit.left, one.fit.right, one.apart)
@@ -154,14 +156,25 @@ class Search(FindingsSoFar):
             first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
             text = text.then(said("rank-holds-same-block", first, second))
             ranks = ranks or [first]
-        # Those that a rank has of another one, and those that a part of the ranks has, tell more than the others.
-        mark, telling = ("weight", one.name), bool(ranks) or doubled is not None
+        # Those that a rank has of another one, and those that a part of the ranks has, say more than the others.
+        mark, informative = ("weight", one.name), bool(ranks) or doubled is not None
         self.say(
-            mark, kind, text, one.name, pair.events, ranks, one, allowed, "weight", telling, words, parameter=one.name
+            mark,
+            kind,
+            text,
+            one.name,
+            pair.events,
+            ranks,
+            one,
+            allowed,
+            "weight",
+            informative,
+            words,
+            parameter=one.name,
         )
 
-    def _look_at_inputs(self, pair: Pair) -> None:
-        """What goes in differs, while nothing before does: it comes from outside, or from between the modules."""
+    def _look_at_inputs(self, pair: RecordPair) -> None:
+        """The inputs differ, while nothing before does: it comes from outside, or from between the modules."""
         for one in pair.inputs:
             if one.fit is None or self.tainted:
                 continue
@@ -178,7 +191,7 @@ class Search(FindingsSoFar):
             ranks = statements.at_fault(one, allowed)
             words = statements.how(one.fit.left, one.fit.right, one.apart)
             place = statements.on_ranks(ranks)
-            kind: Kind
+            kind: FindingKind
             if pair.place.direction == "backward":
                 scale = ratio_of(one.fit.left.described(), one.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
@@ -221,7 +234,7 @@ class Search(FindingsSoFar):
                 ("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed, relation=words
             )
 
-    def _judge(self, pair: Pair, inherited: float) -> None:
+    def _judge(self, pair: RecordPair, inherited: float) -> None:
         """Do the results follow from what went in?"""
         direction, path = pair.place
         self.counts["pairs"] += 1
@@ -260,13 +273,13 @@ class Search(FindingsSoFar):
         self._began.follow(pair)
         self._count_collectives(pair)
 
-    def _count_collectives(self, pair: Pair) -> None:
+    def _count_collectives(self, pair: RecordPair) -> None:
         event = pair.event
         key = (pair.place.direction, _DIGITS.sub("#", pair.place.path))
         found = len(statements.collectives_in(event))
         self._usual[key] = max(self._usual.get(key, 0), found)
 
-    def _say_result(self, pair: Pair, allowed: float, arrived: float) -> None:
+    def _say_result(self, pair: RecordPair, allowed: float, arrived: float) -> None:
         one = max(pair.outputs, key=lambda found: found.apart)
         if one.fit is None:
             return
@@ -287,7 +300,7 @@ class Search(FindingsSoFar):
             else "more than its inputs explain"
         )
         backward = pair.place.direction == "backward"
-        kind: Kind = "gradient" if backward else "computation"
+        kind: FindingKind = "gradient" if backward else "computation"
         what = said("gradient-of-slot", _argument(one.slot)) if backward else one.slot
         self.say(
             ("result", entry),
@@ -302,7 +315,7 @@ class Search(FindingsSoFar):
             inputs_differ_by=arrived,
         )
 
-    def _say_terms(self, user: Pair, pair: Pair, one: Measured, allowed: float) -> None:
+    def _say_terms(self, user: RecordPair, pair: RecordPair, one: MeasuredTensor, allowed: float) -> None:
         """A tensor of which each rank has a term is used before anything has added the terms up."""
         backward = pair.place.direction == "backward"
         entry, slot = pair.event.name, _argument(one.slot) if backward else one.slot
@@ -324,7 +337,7 @@ class Search(FindingsSoFar):
             used_by=user.event.name,
         )
 
-    def _say_torn(self, pair: Pair, one: Measured, allowed: float) -> None:
+    def _say_torn(self, pair: RecordPair, one: MeasuredTensor, allowed: float) -> None:
         """Ranks should have the same result and do not."""
         used = self._began.terms_used_by(pair)
         if used is not None:
@@ -340,7 +353,7 @@ class Search(FindingsSoFar):
             exchanged = [said("communications-on-rank", each, len(found)) for each, found in calls.items()]
         elif len(calls[rank]) < usual:
             exchanged = [said("communications-in-other-layers", len(calls[rank]), usual)]
-        kind: Kind = "collective" if terms or usual or any(calls.values()) else "replica"
+        kind: FindingKind = "collective" if terms or usual or any(calls.values()) else "replica"
         why = ""
         if terms:
             why = said("own-term-mean-agrees", terms)
@@ -361,8 +374,8 @@ class Search(FindingsSoFar):
         return max((max(sizes) for (_, own, _), sizes in self.known.items() if own == path), default=0.0)
 
 
-def _is_unknown(found: Sequence[Measured]) -> bool:
-    """True if a tensor has no numbers to tell whether it agrees: of a communication that nobody has waited for."""
+def _is_unknown(found: Sequence[MeasuredTensor]) -> bool:
+    """True if a tensor has no numbers to say whether it agrees: of a communication that nobody has waited for."""
     return any(one.fit is not None and not one.fit.how and one.fit.left.size for one in found)
 
 

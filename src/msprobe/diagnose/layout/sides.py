@@ -1,7 +1,7 @@
 """All ranks of one run in one step: their records by module and parameter, whichever rank has them.
 
 Names are those of the whole model: what wrappers put in front is gone, and layers that count from 0 in each stage of a
-pipeline count on. Which rank is which stage tells the annotation, else the order of the ranks.
+pipeline count on. Which rank is which stage says the annotation, else the order of the ranks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.layout.annotation import Annotation, Split, moved
-from msprobe.diagnose.layout.blocks import Block, Leaf, Rank, arrange, block_of_leaf
+from msprobe.diagnose.layout.blocks import Leaf, Rank, TensorBlock, arrange, block_of_leaf
 from msprobe.diagnose.layout.guess import Held
 from msprobe.diagnose.layout.placements import Placement, holding
 from msprobe.diagnose.steps import optimizer
@@ -28,7 +28,7 @@ class ModulePlace(NamedTuple):
     path: str
 
 
-class Step(NamedTuple):
+class ParameterStep(NamedTuple):
     """What one rank recorded of a parameter at one step of the optimizer."""
 
     event: Event
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     after: dict[str, Any]
 
 
-class Side:
+class LayoutSide:
     """``records``: the events of modules by place and rank, those of each rank by the number of their pass.
 
     ``parameters``: by name and rank, what each step of the optimizer has of it. ``offsets``: by rank, which groups of
@@ -50,7 +50,7 @@ class Side:
         self.timelines = {rank: Timeline(part) for rank, part in self.parts.items()}
         self.offsets: dict[Rank, dict[str, int]] = {}
         self.records: dict[ModulePlace, dict[Rank, list[Event]]] = {}
-        self.parameters: dict[str, dict[Rank, list[Step]]] = {}
+        self.parameters: dict[str, dict[Rank, list[ParameterStep]]] = {}
         self.collect()
 
     @property
@@ -108,7 +108,7 @@ class Side:
             after = results.get(name)
             if isinstance(fields, dict):
                 own = self.parameters.setdefault(self.name(name, rank), {}).setdefault(rank, [])
-                own.append(Step(event, fields, after if isinstance(after, dict) else {}))
+                own.append(ParameterStep(event, fields, after if isinstance(after, dict) else {}))
 
     def held(self, leaves: Sequence[dict[Rank, Leaf]], split: Split | None = None) -> Held | None:
         """What the ranks hold of a tensor; ``leaves``: for each pass, by rank. None if a rank of a mesh is missing."""
@@ -126,9 +126,9 @@ class Side:
         dimensions = len(done[0][0].shape)
         return Held(tuple(map(tuple, done)), sizes, tuple(_fitting(split.get(axis), dimensions) for axis, _ in mesh))
 
-    def _blocks(self, leaves: dict[Rank, Leaf]) -> list[Block] | None:
+    def _blocks(self, leaves: dict[Rank, Leaf]) -> list[TensorBlock] | None:
         """A block for each rank; ranks that hold one DTensor give one block together."""
-        found: list[Block] = []
+        found: list[TensorBlock] = []
         taken: set[Rank] = set()
         for rank, leaf in leaves.items():
             if rank in taken:
@@ -211,7 +211,7 @@ def _fitting(placement: Placement | None, dimensions: int) -> Placement | None:
     return placement
 
 
-def number_stages(side: Side, other: Side) -> bool:
+def number_stages(side: LayoutSide, other: LayoutSide) -> bool:
     """Let the layers of later stages count on, if all ranks of ``side`` count from 0 and together have as many layers
     as ``other``. True if that was done.
     """
@@ -238,7 +238,7 @@ def number_stages(side: Side, other: Side) -> bool:
     return done
 
 
-def number_both(side: Side, other: Side) -> bool:
+def number_both(side: LayoutSide, other: LayoutSide) -> bool:
     """The same for two pipelines of two stages in both of which layers count from 0. True if that was done."""
     if not (side.is_pipeline() and other.is_pipeline()):
         return False
@@ -261,7 +261,7 @@ def number_both(side: Side, other: Side) -> bool:
     return done
 
 
-def _of_two(side: Side, counts: Sequence[tuple[Rank, int]]) -> tuple[list[list[Rank]], list[int]] | None:
+def _of_two(side: LayoutSide, counts: Sequence[tuple[Rank, int]]) -> tuple[list[list[Rank]], list[int]] | None:
     """Ranks and numbers of layers of both stages: ranks with the modules of the first, then those of the last."""
     names = {rank: frozenset(found) for rank, found in side.names()}
     first, last = names[side.ranks[0]], names[side.ranks[-1]]

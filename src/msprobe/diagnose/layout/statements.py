@@ -7,11 +7,11 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_integer
 from msprobe.diagnose.differences.words import Relation, ratio_in_words, relation_of_values
-from msprobe.diagnose.findings import Finding, Kind
-from msprobe.diagnose.layout.blocks import Block, Rank, apart_by_rank, combine, distance, same_parts
-from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.findings import Finding, FindingKind
+from msprobe.diagnose.layout.blocks import Rank, TensorBlock, apart_by_rank, combine, distance, same_parts
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
 from msprobe.diagnose.layout.placements import Placement
-from msprobe.diagnose.layout.sides import Side
+from msprobe.diagnose.layout.sides import LayoutSide
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import joined, said
@@ -22,8 +22,8 @@ _MOST_NAMED = 8
 
 
 def statement(
-    side: Side,
-    kind: Kind,
+    side: LayoutSide,
+    kind: FindingKind,
     message: str,
     where: str,
     events: dict[Rank, Event],
@@ -47,14 +47,14 @@ def statement(
     )
 
 
-def _module_of(side: Side, rank: Rank, event: Event, evidence: dict[str, Any]) -> str | None:
+def _module_of(side: LayoutSide, rank: Rank, event: Event, evidence: dict[str, Any]) -> str | None:
     """The module a record is of, or that a parameter belongs to."""
     parameter = evidence.get("parameter")
     found = side.name(event.parts.path, rank) if event.parts.path else str(parameter or "").rpartition(".")[0]
     return found or None
 
 
-def how(left: Block, right: Block, apart: float) -> Relation:
+def how(left: TensorBlock, right: TensorBlock, apart: float) -> Relation:
     """What two whole tensors have to do with each other."""
     mine, theirs = left.values(), right.values()
     if mine is not None and theirs is not None:
@@ -69,7 +69,7 @@ def how(left: Block, right: Block, apart: float) -> Relation:
     return Relation(ratio) if ratio else Relation(f"{apart:.2g}", is_distance=True)
 
 
-def at_fault(measured: Measured, allowed: float) -> list[Rank]:
+def at_fault(measured: MeasuredTensor, allowed: float) -> list[Rank]:
     """The ranks whose share differs; none where that is not known, or where all do."""
     if measured.fit is None:
         return []
@@ -78,7 +78,7 @@ def at_fault(measured: Measured, allowed: float) -> list[Rank]:
     return [] if len(wrong) == len(measured.fit.left.ranks) else wrong
 
 
-def evidence_of(measured: Measured, allowed: float, **more: Any) -> dict[str, Any]:
+def evidence_of(measured: MeasuredTensor, allowed: float, **more: Any) -> dict[str, Any]:
     """What was measured: both tensors whole, how far each rank's share is apart, and how they lay on the ranks."""
     fit = measured.fit
     if fit is None:
@@ -108,7 +108,7 @@ def on_ranks(ranks: Sequence[Rank]) -> str:
     return said("on-rank", shown) if len(ranks) == 1 else said("on-ranks", shown)
 
 
-def copies_in_words(block: Block) -> str:
+def copies_in_words(block: TensorBlock) -> str:
     """Who has copies of a tensor: ``ranks 0, 1``, or ``ranks 0, 1 as on 2, 3`` where each copy is in parts."""
     copies = [part.ranks for part in block.parts] if block.way == "replicate" else [block.ranks]
     if all(len(ranks) == 1 for ranks in copies):
@@ -121,7 +121,7 @@ def _listed(ranks: Sequence[Rank]) -> str:
     return shown + (said("and-more", len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else "")
 
 
-def doubled(measured: Measured) -> tuple[Rank, Rank] | None:
+def doubled(measured: MeasuredTensor) -> tuple[Rank, Rank] | None:
     """A rank that holds the part of another one, where the reference's parts are all different."""
     if measured.fit is None:
         return None
@@ -129,7 +129,7 @@ def doubled(measured: Measured) -> tuple[Rank, Rank] | None:
     return found[0] if found and not same_parts(measured.fit.right) else None
 
 
-def are_terms(measured: Measured, pair: Pair, allowed: float) -> str:
+def are_terms(measured: MeasuredTensor, pair: RecordPair, allowed: float) -> str:
     """How copies that differ become the tensor of the reference: ``sum`` or ``mean``, if they do."""
     fit = measured.fit
     if fit is None:
@@ -145,7 +145,7 @@ def are_terms(measured: Measured, pair: Pair, allowed: float) -> str:
         if how_known and apart <= allowed:
             fitting.append(placement.way)
     if fitting:
-        # A mean next to nothing is that of the sum, too: then the statistics do not tell.
+        # A mean next to nothing is that of the sum, too: then the statistics do not say.
         return fitting[0] if len(fitting) == 1 else ""
     bias = next((one for one in pair.parameters if one.slot.endswith(".bias") and one.fit is not None), None)
     total = combine(copies, Placement("sum"))
@@ -169,7 +169,7 @@ def are_terms(measured: Measured, pair: Pair, allowed: float) -> str:
     return ""
 
 
-def _copies(block: Block) -> list[Block]:
+def _copies(block: TensorBlock) -> list[TensorBlock]:
     """The copies of the first tensor in a block that is there several times and not the same."""
     if block.way == "replicate":
         return list(block.parts)
@@ -181,7 +181,7 @@ def collectives_in(event: Event) -> list[str]:
     return [one.name for one in event.children if one.is_collective and one.direction == event.direction]
 
 
-def received_by(side: Side, pair: Pair, slot: str) -> str | None:
+def received_by(side: LayoutSide, pair: RecordPair, slot: str) -> str | None:
     """The communication that brought what goes into a module, where one did: it comes from another rank."""
     for rank, events in side.records.get(pair.place, {}).items():
         marks = {fingerprint(leaf) for event in events for name, leaf in event.inputs() if name == slot} - {None}

@@ -9,9 +9,9 @@ from typing import Any
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.findings_so_far import AboutParameter
-from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
 from msprobe.diagnose.layout.search import Search
-from msprobe.diagnose.layout.sides import ModulePlace, Side, Step
+from msprobe.diagnose.layout.sides import LayoutSide, ModulePlace, ParameterStep
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
@@ -42,8 +42,8 @@ def look_at_steps(search: Search) -> dict[str, float]:
     return {name: apart for name, apart in drifted.items() if apart}
 
 
-def _look_at_factor(search: Search, gradients: Mapping[str, Measured | None], largest: float) -> None:
-    """One factor of all gradients tells, where each alone is within rounding."""
+def _look_at_factor(search: Search, gradients: Mapping[str, MeasuredTensor | None], largest: float) -> None:
+    """One factor of all gradients says, where each alone is within rounding."""
     counting = {
         name: one for name, one in gradients.items() if one is not None and layouts.counts(one.rms, largest) == 1.0
     }
@@ -66,21 +66,23 @@ def _look_before(
     name: str,
     number: int,
     events: dict[Rank, Event],
-    gradient: Measured | None,
+    gradient: MeasuredTensor | None,
     largest: float,
     vanishing: bool,
 ) -> bool:
     """True if weight, gradient and states agree before the step."""
     clean = True
     weight = _measure(search, name, number, "weight")
-    # Weights that modules have told of are not told again.
+    # Weights that modules have reported are not reported again.
     if weight is not None and number == 0 and ("weight", name) not in search.said:
-        pair = Pair(ModulePlace("optimizer", name), number, events, next(iter(events.values())), parameters=[weight])
+        pair = RecordPair(
+            ModulePlace("optimizer", name), number, events, next(iter(events.values())), parameters=[weight]
+        )
         search.look_at_weight(pair, weight)
     clean &= weight is None or weight.apart <= search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0))
     missing = _missing_gradient(search, name, number)
     if missing is not None:
-        search.tell(
+        search.report(
             ("missing", missing), "missing_gradient",
             said("gradient-missing-at-optimizer", name) if missing == "no"
             else said("gradient-extra-at-optimizer", name),
@@ -100,13 +102,15 @@ def _look_before(
     return clean and not search.findings
 
 
-def _look_at_gradient(search: Search, name: str, events: dict[Rank, Event], one: Measured, largest: float) -> bool:
+def _look_at_gradient(
+    search: Search, name: str, events: dict[Rank, Event], one: MeasuredTensor, largest: float
+) -> bool:
     """True if the gradient that the optimizer gets agrees."""
     allowed = _of_state(search, one, name)
     weight = _counts(one, largest)
     if one.copies and not layouts.are_copies(one.torn * weight, one.unit):
         terms = statements.are_terms(
-            one, Pair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
+            one, RecordPair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
         )
         why: str = ""
         if terms:
@@ -138,8 +142,8 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     weight = _measure(search, name, number, "weight", after=True)
     if weight is None:
         return 0.0
-    astray = layouts.astray(_moved(search, name, number))
-    allowed = search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0)) + astray
+    layout_deviation = layouts.layout_deviation(_moved(search, name, number))
+    allowed = search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0)) + layout_deviation
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
         one = weight if field == "weight" else _measure(search, name, number, field, after=True)
         if one is None or not clean or search.findings:
@@ -150,11 +154,13 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
             _say_state(search, one, said("state-differs-after-step", field, name), name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
-        return max(weight.apart, astray)
+        return max(weight.apart, layout_deviation)
     return weight.apart
 
 
-def _say_state(search: Search, one: Measured, text: str, name: str, field: str, events: dict[Rank, Event]) -> None:
+def _say_state(
+    search: Search, one: MeasuredTensor, text: str, name: str, field: str, events: dict[Rank, Event]
+) -> None:
     if one.fit is None:
         return
     allowed = search.limit(one)
@@ -198,13 +204,13 @@ def _look_at_settings(search: Search) -> None:
             right,
             everyone,
         )
-        search.tell(
+        search.report(
             ("setting", key), "optimizer", text, f"{asked[rank].name}, {key}", asked, ranks,
             field=key, candidate=left, reference=right, parameters=differing[:_MOST_LISTED],
         )  # fmt: skip
 
 
-def _settings(side: Side) -> Iterator[tuple[Rank, Event, str, dict[str, Any]]]:
+def _settings(side: LayoutSide) -> Iterator[tuple[Rank, Event, str, dict[str, Any]]]:
     for rank, timeline in side.timelines.items():
         for event in timeline:
             if event.parts.kind == "optimizer":
@@ -212,7 +218,7 @@ def _settings(side: Side) -> Iterator[tuple[Rank, Event, str, dict[str, Any]]]:
                     yield rank, event, side.name(name, rank), own
 
 
-def _measure(search: Search, name: str, number: int, field: str, after: bool = False) -> Measured | None:
+def _measure(search: Search, name: str, number: int, field: str, after: bool = False) -> MeasuredTensor | None:
     leaves = [_leaves(side.parameters[name], number, field, after) for side in (search.candidate, search.reference)]
     if not all(leaves):
         return None
@@ -220,7 +226,7 @@ def _measure(search: Search, name: str, number: int, field: str, after: bool = F
     return search.pairs.measure(field, "parameter", name, (search.candidate, [one]), (search.reference, [other]))
 
 
-def _leaves(steps: Mapping[Rank, list[Step]], number: int, field: str, after: bool) -> dict[Rank, Leaf]:
+def _leaves(steps: Mapping[Rank, list[ParameterStep]], number: int, field: str, after: bool) -> dict[Rank, Leaf]:
     found: dict[Rank, Leaf] = {}
     for rank, own in steps.items():
         if len(own) > number:
@@ -240,7 +246,7 @@ def _missing_gradient(search: Search, name: str, number: int) -> str | None:
     return None if has[0] == has[1] else "no" if has[1] else "a"
 
 
-def _fields(side: Side, name: str, number: int, after: bool = False) -> Iterator[str]:
+def _fields(side: LayoutSide, name: str, number: int, after: bool = False) -> Iterator[str]:
     steps = next(iter(side.parameters[name].values()))
     if len(steps) > number:
         for field in steps[number].after if after else steps[number].before:
@@ -262,7 +268,7 @@ def _moved(search: Search, name: str, number: int) -> float:
     own, how = distance(sides[0].passes[0][0], sides[1].passes[0][0])
     if how == "values":
         return own
-    # The statistics tell no more than a lower bound; an optimizer that divides by the size moves by its rate.
+    # The statistics say no more than a lower bound; an optimizer that divides by the size moves by its rate.
     event = next(iter(search.reference.parameters[name].values()))[number].event
     rate = learning_rate_of(next(iter(settings_by_parameter(event).values()), {}))
     norm = sides[1].passes[0][0].numbers[3]
@@ -272,19 +278,19 @@ def _moved(search: Search, name: str, number: int) -> float:
     return own
 
 
-def _of_state(search: Search, one: Measured, name: str) -> float:
+def _of_state(search: Search, one: MeasuredTensor, name: str) -> float:
     """What a gradient or a state of a parameter may be apart by."""
     return search.of_gradient(one, search.reached(name))
 
 
-def _counts(gradient: Measured | None, largest: float) -> float:
+def _counts(gradient: MeasuredTensor | None, largest: float) -> float:
     """How much a gradient counts beside the largest."""
     if gradient is None:
         return 1.0
     return layouts.counts(gradient.rms, largest)
 
 
-def _count(steps: Mapping[Rank, list[Step]]) -> int:
+def _count(steps: Mapping[Rank, list[ParameterStep]]) -> int:
     return min(map(len, steps.values()), default=0)
 
 

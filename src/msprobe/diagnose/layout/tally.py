@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msprobe.diagnose.layout.blocks import Block
+from msprobe.diagnose.layout.blocks import TensorBlock
 from msprobe.diagnose.layout.guess import Held, TensorSpread
-from msprobe.diagnose.layout.measured import Measured
+from msprobe.diagnose.layout.measured import MeasuredTensor
 from msprobe.messages import joined, said
 
 _OF_BATCH = re.compile(r"(\d+) parts along 0\b")
@@ -30,7 +30,7 @@ class Tally:
     of_passes: int = 0
     types: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, found: Measured, held: tuple[Held, Held], annotated: tuple[bool, bool]) -> None:
+    def add(self, found: MeasuredTensor, held: tuple[Held, Held], annotated: tuple[bool, bool]) -> None:
         """Count one tensor."""
         if found.fit is None:
             self.methods["not_comparable"] += 1
@@ -72,7 +72,7 @@ class Tally:
         return votes.most_common(1)[0][0] if votes else 1
 
 
-def _in_words(way: TensorSpread, blocks: Sequence[Block]) -> str:
+def _in_words(way: TensorSpread, blocks: Sequence[TensorBlock]) -> str:
     """How a tensor lies on the ranks: ``2 parts along 0, each as 2 copies``."""
     words = []
     for placement, size in zip(way.placements, way.sizes, strict=True):

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.measured.node import Exchange, Node, Result
+from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, Table, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.process_group import ranks_of_group
@@ -49,10 +49,12 @@ def node_of_exchange(
         )
         whole = max(int(one.alike), 1)
         results.append(
-            Result(slot, apart, coherently, put_in, coherently_put_in, one.count, False, alone=whole, alike=one.alike)
+            MeasuredResult(
+                slot, apart, coherently, put_in, coherently_put_in, one.count, False, alone=whole, alike=one.alike
+            )
         )
         norms.append(one.norm)
-    exchange = Exchange(*place, distance, coherent, tuple(norms))
+    exchange = CollectiveInput(*place, distance, coherent, tuple(norms))
     unit = max((*inputs.units, *made.units), default=0.0)
     name = operation(event.stem)
     return Node(event, name, "forward", unit, tuple(results), "", excused, exchange=exchange)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
-from msprobe.diagnose.measured.node import ROUNDED_ONCE, SINGLE, Exchange, Node
+from msprobe.diagnose.measured.node import ROUNDED_ONCE, SINGLE, CollectiveInput, Node
 from msprobe.diagnose.measured.nodes import nodes
-from msprobe.diagnose.measured.product_units import UNTOLD, product_units
+from msprobe.diagnose.measured.product_units import UNDECLARED_ROUNDING, product_units
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.declared_units import Rounding, possible_rounding
@@ -85,7 +85,7 @@ class Judgement:
     from_outside: bool = False
     nearest: tuple[Event, ...] = ()
     explained: frozenset[Event] = frozenset()
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[CollectiveInput, ...] = ()
     waiting: tuple[Unexplained, ...] = ()
 
 
@@ -114,7 +114,7 @@ def judge_nodes(
     found: Sequence[Node],
     classes: Classes,
     healthy: HealthyCalls = NOT_MEASURED,
-    possible: Mapping[str, Rounding] = UNTOLD,
+    possible: Mapping[str, Rounding] = UNDECLARED_ROUNDING,
 ) -> Judgement:
     """Judge calls in the order of execution. ``healthy``: see :func:`healthy_calls`. ``possible``: see
     :func:`msprobe.diagnose.measured.product_units.product_units`.

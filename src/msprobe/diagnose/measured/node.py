@@ -25,7 +25,7 @@ ROUNDED_ALIKE = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class MeasuredResult:
     """One result of a call. ``distance``, ``coherent``: of the result, over its scale. ``given``, ``given_coherent``:
     the roots of the sums of squares of those of the arguments. ``count``: its elements. ``units``: what rounding the
     arguments alone does, in units. ``is_bad``: what is not finite, or fills, is in other places than in the arguments.
@@ -47,7 +47,7 @@ class Result:
     is_carried: bool = False
 
 
-class Exchange(NamedTuple):
+class CollectiveInput(NamedTuple):
     """Which collective a call is, and what its rank puts in. ``key``: API and ranks of its group, ``number``: how many
     of the same key came before. ``distance``, ``coherent``: of all that it puts in together, in units of elements; NaN
     where that is not known. ``norms``: of its results.
@@ -73,12 +73,12 @@ class Node:
     operation: str
     direction: str
     unit: float
-    results: tuple[Result, ...]
+    results: tuple[MeasuredResult, ...]
     product: str
     excused: str = ""
     from_outside: bool = False
     #: Of a collective on several ranks: its results have what this rank puts in as ``given``.
-    exchange: Exchange | None = None
+    exchange: CollectiveInput | None = None
     #: The call that has drawn the random numbers that it uses: itself, or its forward call.
     drawn_by: Event | None = None
     #: Of a random call: all that take tensors draw from the generator of these, which is one for them (empty); each API

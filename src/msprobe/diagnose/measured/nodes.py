@@ -13,8 +13,8 @@ from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
 from msprobe.diagnose.measured.members import members, name_of_member
-from msprobe.diagnose.measured.node import SINGLE, Node, Result
-from msprobe.diagnose.measured.own_arguments import Side, apart_of_quotient, change_by_call, error_of_call
+from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
+from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
 from msprobe.diagnose.measured.tables import ENDLESS, Made, Table, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
@@ -44,8 +44,8 @@ class _Call(NamedTuple):
 class _Member(NamedTuple):
     """A pair of calls of one tensor each."""
 
-    one: Side
-    other: Side
+    one: OneCall
+    other: OneCall
     inputs: Tensors
     outputs: Tensors
 
@@ -104,7 +104,7 @@ def _members(table: Table, event: Event, partner: Event) -> dict[str, _Member]:
     found = {}
     for number, one in mine.items():
         other = theirs[number]
-        sides = Side(event.stem, one.inputs, one.outputs), Side(partner.stem, other.inputs, other.outputs)
+        sides = OneCall(event.stem, one.inputs, one.outputs), OneCall(partner.stem, other.inputs, other.outputs)
         found[one.slot] = _Member(*sides, table.note(one.inputs, other.inputs), table.note(one.outputs, other.outputs))
     return found
 
@@ -113,7 +113,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _C
     event = call.event
     name = name_of_member(operation(event.stem))
     if not call.members:
-        whole = _Member(Side.of(event), Side.of(call.partner), call.inputs, call.outputs)
+        whole = _Member(OneCall.of(event), OneCall.of(call.partner), call.inputs, call.outputs)
         return _node_of(pairing, calls, table, call, whole, name)
     found: list[Node] = []
     for slot, member in call.members.items():
@@ -171,7 +171,7 @@ def _node_of(
         elif direction == "backward" and scales.is_of_several_uses(name, deviation, floating, _place_of(slot)):
             excused = excused or "several uses"
         elif deviation.kind == "exact":
-            results.append(Result(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
+            results.append(MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
         else:
             # In half types each element is rounded by itself, and that is more than what rows share.
             over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
@@ -195,7 +195,9 @@ def _node_of(
     )
 
 
-def _of_its_own(slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: Table) -> Result | None:
+def _of_its_own(
+    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: Table
+) -> MeasuredResult | None:
     """A result judged by the arguments that each side has; None where these do not say what it is."""
     own = error_of_call(member.one, member.other, *table.rows)
     if own is not None:
@@ -212,7 +214,7 @@ def _of_its_own(slot: str, member: _Member, made: Deviation, floating: list[Devi
         given = _of_both(factor is other, factor.distance / factor.norm, other.distance / other.norm)
     coherent = _of_both(factor is other, factor.coherent / factor.norm, other.coherent / other.norm)
     whole = max(int(made.alike), 1)
-    return Result(
+    return MeasuredResult(
         slot,
         min(change.distance / change.norm, ENDLESS),
         min(change.coherent / change.norm, ENDLESS),
@@ -233,11 +235,11 @@ def _of_both(is_one: bool, one: float, other: float) -> float:
     return one + other if is_one else math.hypot(one, other)
 
 
-def _of_own_arguments(slot: str, own: Deviation, made: Deviation) -> Result:
+def _of_own_arguments(slot: str, own: Deviation, made: Deviation) -> MeasuredResult:
     scale = own.norm
     distance, coherent = (size / scale if scale else 0.0 for size in (own.distance, own.coherent))
     whole = max(int(made.alike), 1)
-    return Result(
+    return MeasuredResult(
         slot, distance, coherent, 0.0, 0.0, made.count, False, alone=whole, alike=made.alike, is_carried=not distance
     )
 
@@ -251,11 +253,11 @@ def _result(
     unit: float,
     over_rows: bool,
     power: float,
-) -> Result:
+) -> MeasuredResult:
     """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``power``: see
     :func:`msprobe.diagnose.measured.scales.exponent_of`.
     """
-    scale = scales.of_result(name, direction, made, floating, _place_of(slot))
+    scale = scales.result_scale(name, direction, made, floating, _place_of(slot))
     bad_input = False
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
@@ -264,11 +266,11 @@ def _result(
         if one.kind == "lower":
             bad_input = True
             continue
-        size = scales.of_argument(name, direction, place, one, made, scale, power)
+        size = scales.argument_scale(name, direction, place, one, made, scale, power)
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
-            size *= scales.of_smallest_divisor(name, floating)
+            size *= scales.smallest_divisor_scale(name, floating)
         if size:
             # What is multiplied by itself counts as often as it stands there.
             times, before = one_by_one.get(id(one), (0.0, 0.0))
@@ -280,8 +282,8 @@ def _result(
         given *= scales.summed(name, direction, made, floating)
     bad = made.kind == "lower" and not bad_input
     if made.kind == "lower" or bad_input:
-        return Result(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
-    return Result(
+        return MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
+    return MeasuredResult(
         slot,
         min(made.distance / scale, ENDLESS) if scale else 0.0,
         min(made.coherent / scale, ENDLESS) if scale else 0.0,

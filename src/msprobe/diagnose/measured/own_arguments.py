@@ -34,7 +34,7 @@ _EVEN = 2.0
 _Terms = list[tuple[Any, float]]
 
 
-class Side(NamedTuple):
+class OneCall(NamedTuple):
     """A call as one side made it: the API's name, and what it takes and gives."""
 
     stem: str
@@ -44,7 +44,7 @@ class Side(NamedTuple):
     ranks: int = 0
 
     @classmethod
-    def of(cls, event: Event) -> Side:
+    def of(cls, event: Event) -> OneCall:
         """That of a whole call."""
         return cls(
             event.stem, event.inputs(), event.outputs(), len(ranks_of_group(event)) if event.is_collective else 0
@@ -63,7 +63,7 @@ class _Left(NamedTuple):
     scale: float
 
 
-def error_of_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> Deviation | None:
+def error_of_call(one: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
     """How far the errors of two calls themselves are apart; None where their results are no weighted sums of their
     arguments, or a number is not known. ``norm`` is the scale that they are to be measured by.
     """
@@ -75,7 +75,7 @@ def error_of_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> D
     return _apart(one, mine, theirs, max(mine.scale, theirs.scale)) if mine is not None and theirs is not None else None
 
 
-def change_by_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> Deviation | None:
+def change_by_call(one: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
     """How far two calls are apart in what they add to their first argument, which is something else than a weighted
     sum; None for other calls, or where a number is not known. ``norm`` is that of what is added, estimated as distances
     are.
@@ -96,7 +96,9 @@ def change_by_call(one: Side, other: Side, candidate: Rows, reference: Rows) -> 
     return None if change is None or norm < _SHOWS * _SUMMED_IN_SINGLE * scale else replace(change, norm=norm)
 
 
-def apart_of_quotient(side: Side, rows: Rows, numerator: Deviation, divisor: Deviation, change: float) -> float | None:
+def apart_of_quotient(
+    side: OneCall, rows: Rows, numerator: Deviation, divisor: Deviation, change: float
+) -> float | None:
     """How far a quotient that a call adds to its first argument may be apart, over its norm ``change``, where it has
     about the same size everywhere: where the divisor is small, so is what it divides. None where a divisor is as small
     as it may be apart, small divisors make the quotient large, or a number is not known.
@@ -126,7 +128,7 @@ def apart_of_quotient(side: Side, rows: Rows, numerator: Deviation, divisor: Dev
     return math.sqrt(share)
 
 
-def _apart(one: Side, mine: _Left, theirs: _Left, scale: float) -> Deviation | None:
+def _apart(one: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation | None:
     (_, leaf), *_ = one.outputs
     count = numel(leaf)
     *signed, total = (ours - its for ours, its in zip(mine.sums, theirs.sums, strict=True))
@@ -138,7 +140,7 @@ def _apart(one: Side, mine: _Left, theirs: _Left, scale: float) -> Deviation | N
     return Deviation("estimate", max(distance - noise, 0.0), max(sums - noise, 0.0), scale, count, alike=count)
 
 
-def _left_over(side: Side, terms: _Terms, rows: Rows) -> _Left | None:
+def _left_over(side: OneCall, terms: _Terms, rows: Rows) -> _Left | None:
     if len(side.outputs) != 1 or not _is_plain(side.outputs[0][1]):
         return None
     (_, result), *_ = side.outputs
@@ -157,7 +159,7 @@ def _left_over(side: Side, terms: _Terms, rows: Rows) -> _Left | None:
     return _Left(tuple(sums), scale)
 
 
-def _terms(side: Side, rows: Rows) -> _Terms | None:
+def _terms(side: OneCall, rows: Rows) -> _Terms | None:
     """The tensors whose weighted sum the call gives, with their weights; None if it gives something else."""
     name, given = side.name, dict(side.inputs)
     one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))

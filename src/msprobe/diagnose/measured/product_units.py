@@ -9,12 +9,12 @@ from msprobe.diagnose.measured.node import SINGLE, Node
 from msprobe.diagnose.tolerance.declared_units import Rounding, possible_rounding
 
 #: Where no header says anything.
-UNTOLD: Mapping[str, Rounding] = possible_rounding({}, {})
+UNDECLARED_ROUNDING: Mapping[str, Rounding] = possible_rounding({}, {})
 #: Of a kind with fewer calls than this that can say so, all that multiply decide.
 _FEW_CALLS = 5
 
 
-def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTOLD) -> dict[str, float]:
+def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNDECLARED_ROUNDING) -> dict[str, float]:
     """The unit to which the inputs of products in single precision are rounded, where that is possible and shows, by
     the kind of their kernels: matrices and convolutions have settings of their own. It shows if a quarter of the calls
     that can say so are as far apart as it makes them, and their arguments are not. Calls that are further apart say
@@ -34,7 +34,7 @@ def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNTO
     every = apart.total(), clean.total()
     units: dict[str, float] = {}
     for kind, count in clean.items():
-        few = count < _FEW_CALLS and not possible[kind].is_told
+        few = count < _FEW_CALLS and not possible[kind].is_declared
         ones, of_all = every if few else (apart[kind], count)
         if ones and ones * 4 >= of_all:
             units[kind] = possible[kind].unit

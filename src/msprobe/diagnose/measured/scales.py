@@ -23,7 +23,7 @@ _ADDED = operators.SUMS | operators.NORMS
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
 
-def of_result(
+def result_scale(
     operation: str, direction: str, result: Deviation, given: Sequence[Deviation], place: int | None = None
 ) -> float:
     """The norm that a result has, or would have if its terms were unrelated. ``given``: the deviations of arguments;
@@ -100,7 +100,7 @@ def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> floa
     return float(abs(power) * extreme**exponent) if extreme > 0.0 else 0.0
 
 
-def of_argument(
+def argument_scale(
     operation: str,
     direction: str,
     place: int,
@@ -204,7 +204,7 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
     return math.sqrt(min(max(shares, default=0.0), 1.0))
 
 
-def of_smallest_divisor(operation: str, given: Sequence[Deviation]) -> float:
+def smallest_divisor_scale(operation: str, given: Sequence[Deviation]) -> float:
     """How small the smallest divisor is, in relation to the norm of all: what is divided may be apart there."""
     place = operators.DIVISORS.get(operation, -1)
     divisor = given[place] if 0 <= place < len(given) else None

@@ -6,8 +6,8 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.effect.states import changes_state
-from msprobe.diagnose.evidence import OtherArguments, Result
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import OtherArguments, ResultFact
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
 from msprobe.diagnose.steps.timeline import is_tensor
@@ -24,7 +24,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     """
     event = judged.event
     parts = [said("argument-is", argument_name(event, one.slot), *one.in_words) for one in judged.arguments]
-    kind: Kind = "argument"
+    kind: FindingKind = "argument"
     if len(parts) == 1:
         text = said("argument-differs", event.name, *parts[0].values)
     else:
@@ -50,7 +50,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         matters=matters(scene, judged),
         facts=(
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
-            Result(judged.output_difference, judged.allowed),
+            ResultFact(judged.output_difference, judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )
@@ -93,20 +93,20 @@ def is_swallowed(scene: Scene, judged: Judged) -> bool:
     return len(seen) > 1
 
 
-def tells_something(judged: Judged) -> bool:
-    """True if other arguments are worth telling although the result is the same: not those of shapes and copies."""
+def is_informative(judged: Judged) -> bool:
+    """True if other arguments are worth reporting although the result is the same: not those of shapes and copies."""
     event = judged.event
     if event.parts.kind != "api" or operation(event.stem) in _QUIET:
         return False
     return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
 
 
-#: So many other arguments are told that the results do not show.
+#: So many other arguments are reported that the results do not show.
 _MOST_SILENT = 10
 
 
 def look_at_silent_arguments(scene: Scene) -> None:
-    """Tell of calls with another argument that gave the same result."""
+    """Report calls with another argument that gave the same result."""
     for judged in scene.silent[:_MOST_SILENT]:
-        if tells_something(judged):
+        if is_informative(judged):
             blame_argument(scene, judged, clear=False, shows_later=changes_state(judged.event))

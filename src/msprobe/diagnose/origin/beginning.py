@@ -1,8 +1,8 @@
 """What differs first, where everything before agrees: there is no rounding that could have grown.
 
 Far behind it, in loss and gradients, a difference that begins so may be no larger than rounding makes them in types
-with few digits. At its beginning it is told from rounding all the same: by what is done otherwise, or by how far the
-first results are apart that follow from it.
+with few digits. At its beginning it is distinguished from rounding all the same: by what is done otherwise, or by how
+far the first results are apart that follow from it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _changed_module(scene: Scene, event: Event) -> Judged | None:
 
 
 def _is_answered(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
-    """True if the same call takes the tensor that told on both sides, in one shape."""
+    """True if the same call takes the tensor that shows the difference on both sides, in one shape."""
     difference = suspect.difference
     if difference is None or judged.event in scene.pairing.loose or judged.event.stem != judged.partner.stem:
         return False
@@ -151,7 +151,9 @@ def _is_whole(difference: Difference | None) -> bool:
 
 
 def _is_joined(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
-    """True if the tensor that told is the same argument of the same call on both sides, and not a factor times it."""
+    """True if the tensor that shows the difference is the same argument of the same call on both sides, and not a
+    factor times it.
+    """
     difference = suspect.difference
     if difference is None or not _is_answered(scene, suspect, judged):
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, Fact, Result, Seen
+from msprobe.diagnose.evidence import Because, Fact, ResultFact, SeenFact
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import units
@@ -14,7 +14,7 @@ from msprobe.messages import said
 
 
 def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | None:
-    """That a step is further apart than rounding explains, told of the call where the difference grows most.
+    """That a step is further apart than rounding explains, reported at the call where the difference grows most.
     ``allowed``: what rounding may do.
     """
     if reach.size <= allowed or not scene.judged:
@@ -35,10 +35,10 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
         size,
         allowed,
     )
-    facts: tuple[Fact, ...] = (Because("beyond"), Result(reach.size, allowed))
+    facts: tuple[Fact, ...] = (Because("beyond"), ResultFact(reach.size, allowed))
     if worst.changed_outputs:
         text += said("grows-most-in", event.name, worst.input_difference, worst.output_difference)
-        facts = (*facts, Seen(worst.changed_outputs[0]))
+        facts = (*facts, SeenFact(worst.changed_outputs[0]))
     finding = scene.finding(event, "computation", text, where=event.name, facts=facts)
     return Suspect(finding, event.index, clear=True, matters=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating
-from msprobe.diagnose.evidence import Because, OtherArguments, Result
+from msprobe.diagnose.evidence import Because, OtherArguments, ResultFact
 from msprobe.diagnose.origin.argument import matters
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
@@ -37,7 +37,7 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
         facts=(
             Because("cache_position"),
             OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
-            Result(judged.output_difference, judged.allowed),
+            ResultFact(judged.output_difference, judged.allowed),
         ),
     )
     return True

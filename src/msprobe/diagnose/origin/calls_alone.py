@@ -9,8 +9,8 @@ from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
 from msprobe.diagnose.differences.words import named, ratio_in_words
-from msprobe.diagnose.evidence import Cause, OneSide, Seen, because
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import Cause, OneSide, SeenFact, because
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event
@@ -28,8 +28,8 @@ def blame_calls(
         operation(one.stem) in operators.MOVES for one in [*alone, *missing]
     )
     clear = tensor.is_another(difference, "lone_calls") or moves
-    entry = _telling(alone or missing)
-    kind: Kind = "structure"
+    entry = _most_informative(alone or missing)
+    kind: FindingKind = "structure"
     born = next((one for one in alone if _bears_not_finite(one)), None)
     if born is not None and not any(_bears_not_finite(one) for one in missing):
         entry, kind = born, "overflow"
@@ -86,7 +86,7 @@ def blame_calls(
         facts=(
             OneSide(tuple(one.name for one in alone), tuple(one.name for one in missing)),
             *because(cause),
-            Seen(difference),
+            SeenFact(difference),
         ),
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
@@ -115,7 +115,7 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
     )
 
 
-def _telling(events: Sequence[Event]) -> Event:
+def _most_informative(events: Sequence[Event]) -> Event:
     """The first call that does more than move values; if none does, the first that does anything."""
     for quiet in (operators.MOVES | operators.IDLE, operators.IDLE):
         for one in events:
@@ -155,7 +155,9 @@ def what_becomes_of_gradients(scene: Scene) -> str:
 
 
 def _bears_not_finite(event: Event) -> bool:
-    """True if a call makes what is not finite of what is, and is not told to: a mask is filled with minus infinity."""
+    """True if a call makes what is not finite of what is, and is not reported to: a mask is filled with minus
+    infinity.
+    """
     return any(not_finite(leaf) for _, leaf in event.outputs()) and not any(
         not_finite(leaf) or _is_infinite(leaf) for _, leaf in event.inputs()
     )

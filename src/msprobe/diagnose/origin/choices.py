@@ -7,7 +7,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer, numel
-from msprobe.diagnose.evidence import Result, Seen
+from msprobe.diagnose.evidence import ResultFact, SeenFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import noise
@@ -36,7 +36,7 @@ def look_for_tokens(scene: Scene) -> None:
         ),
         where=f"{name}, {token.slot}",
         clear=False,
-        facts=(Seen(token), Result(given, noise.explained(scene.comparer.unit_of_run))),
+        facts=(SeenFact(token), ResultFact(given, noise.explained(scene.comparer.unit_of_run))),
     )
 
 

@@ -17,7 +17,7 @@ _MOST_CALLS = 100
 
 
 @dataclass(frozen=True)
-class Cut:
+class GraphCut:
     """``call``: takes what requires a gradient and gives what requires none; None if nothing that it is made from
     requires one: then ``frozen`` names the parameters that require one on the other side alone, where they are known.
     """
@@ -26,7 +26,7 @@ class Cut:
     frozen: tuple[str, ...] = ()
 
 
-def find_cut(scene: Scene, event: Event) -> Cut | None:
+def find_cut(scene: Scene, event: Event) -> GraphCut | None:
     """What keeps gradients of the candidate from ``event``, a call of its forward pass that the reference has gradients
     for; None if no result at or behind it lacks them.
     """
@@ -35,7 +35,7 @@ def find_cut(scene: Scene, event: Event) -> Cut | None:
 
 
 def frozen_parameters(scene: Scene, here: bool = True) -> list[str]:
-    """The parameters that require no gradient on one side alone, as modules tell. ``here``: it is the candidate."""
+    """The parameters that require no gradient on one side alone, as modules say. ``here``: it is the candidate."""
     names = {
         parameter_name(judged.event, one.slot): None
         for judged in scene.judged.values()
@@ -90,7 +90,7 @@ def _first_without(scene: Scene, event: Event) -> Event | None:
     return None
 
 
-def _led_back(scene: Scene, event: Event) -> Cut:
+def _led_back(scene: Scene, event: Event) -> GraphCut:
     """Where the gradient is lost that a result lacks: at ``event``, if it takes anything that requires one, else at a
     call before it.
     """
@@ -100,21 +100,21 @@ def _led_back(scene: Scene, event: Event) -> Cut:
         seen.add(one)
         taken = [*one.inputs(), *one.parameters()]
         if any(is_floating(leaf) and leaf.get("requires_grad") is True for _, leaf in taken):
-            return Cut(one)
+            return GraphCut(one)
         partner = scene.pairing.partner.get(one)
         if partner is None:
-            return Cut(one)
+            return GraphCut(one)
         theirs = [*partner.inputs(), *partner.parameters()]
         lost = [leaf for slot, leaf in taken if is_floating(leaf) and _requires(slot, theirs)]
         if not lost:
-            return Cut(one)
+            return GraphCut(one)
         makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, one)) is not None and maker not in seen]
         if not makers:
             known = frozen_parameters(scene)
             mine = {name for leaf in lost for name in scene.makers.parameters(leaf)}
-            return Cut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
+            return GraphCut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
         one = makers[0]
-    return Cut(event)
+    return GraphCut(event)
 
 
 def _requires(slot: str, slots: Sequence[Slot]) -> bool:

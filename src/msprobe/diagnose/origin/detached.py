@@ -10,8 +10,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numel
-from msprobe.diagnose.evidence import Named, Seen
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import NamedFact, SeenFact
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
@@ -47,7 +47,7 @@ def _look_for_lone_cut(scene: Scene) -> None:
     """Suspect the first call that one side alone makes, that hands on what it takes, and through which no gradient goes
     back: the call behind it lacks on that side a gradient that it gives on the other.
 
-    So it is told where nothing says which tensors require gradients (MindSpore), and under any name of the call.
+    So it is reported where nothing says which tensors require gradients (MindSpore), and under any name of the call.
     """
     pairing = scene.pairing
     sides = (
@@ -92,7 +92,7 @@ def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: 
         fuller.name,
         sides[1],
     )
-    finding = scene.finding(event, "structure", text, event.name, (Named("seen_in", user.name),))
+    finding = scene.finding(event, "structure", text, event.name, (NamedFact("seen_in", user.name),))
     place = event.index if side == 0 else scene.place_of(event)
     scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True))
 
@@ -143,11 +143,11 @@ def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
         sides[0],
         sides[1],
     )
-    kind: Kind = "missing_gradient"
+    kind: FindingKind = "missing_gradient"
     entry = event
     if cut is not None and lone:
         kind, entry = "structure", cut
         text += said("by-call-of-one-side", cut.name, sides[0])
-    facts = (Named("seen_in", event.name), Seen(difference))
+    facts = (NamedFact("seen_in", event.name), SeenFact(difference))
     finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
     scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))

@@ -8,7 +8,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
-from msprobe.diagnose.evidence import OneSide, Seen
+from msprobe.diagnose.evidence import OneSide, SeenFact
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline
@@ -85,7 +85,7 @@ def _say(
     """Suspect these calls, and none of them by itself for the gradient that comes back through it."""
     for one in (*mine, *theirs):
         scene.ledger.take_back(("calls", one))
-    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), Seen(difference))
+    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), SeenFact(difference))
     finding = scene.finding(at, "structure", text, at.name, facts)
     scene.ledger.add(Suspect(finding, at.index, clear=True, matters=True))
 

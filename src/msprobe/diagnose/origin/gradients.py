@@ -8,10 +8,10 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint
 from msprobe.diagnose.differences.words import ratio_in_words
-from msprobe.diagnose.evidence import Fact, Listed, Seen, because
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import Fact, Listed, SeenFact, because
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
-from msprobe.diagnose.origin.cut_graph import Cut, find_cut, first_use, frozen_in_words
+from msprobe.diagnose.origin.cut_graph import GraphCut, find_cut, first_use, frozen_in_words
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
@@ -52,7 +52,7 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
                         return  # they hand on what differs
                     blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
                     return
-                return  # told with the missing gradients
+                return  # reported with the missing gradients
             mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
             found = scene.judged.get(mine)
             if found is None or found.status == "same":
@@ -79,7 +79,7 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
         ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        facts=(*because("loss_factor" if ratio else None), Seen(difference)),
+        facts=(*because("loss_factor" if ratio else None), SeenFact(difference)),
         matters=scene.is_blind,
     )
 
@@ -137,7 +137,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
     """Backward calls and gradients of parameters that the reference has and the candidate has not."""
     if not scene.pairing.candidate.part.complete:
         return  # they would have come after the end
-    # Where nothing comes of anything, what the candidate alone trains is told beside what it does not.
+    # Where nothing comes of anything, what the candidate alone trains is reported beside what it does not.
     sides = (1,) if scene.isolated else (1, 0)
     trains = scene.isolated and _say_lone_gradients(scene, (0,))
     lost: list[tuple[Event, Event]] = []
@@ -209,20 +209,20 @@ def look_for_missing_gradients(scene: Scene) -> None:
     )
 
 
-def _is_cut_alone(scene: Scene, cut: Cut | None) -> bool:
+def _is_cut_alone(scene: Scene, cut: GraphCut | None) -> bool:
     """True if a call that only the candidate makes cuts the graph."""
     return cut is not None and cut.call is not None and cut.call not in scene.pairing.partner
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
-    """Backward calls that the candidate has and the reference has not. Of PyTorch the gradients that are missing tell;
+    """Backward calls that the candidate has and the reference has not. Of PyTorch the gradients that are missing say;
     MindSpore fills them with zeros.
     """
     pairing = scene.pairing
     if not pairing.reference.part.complete:
         return
     lone = pairing.alone()
-    # Calls tell more than the modules around them.
+    # Calls say more than the modules around them.
     for event in [*(one for one in lone if not one.is_module), *(one for one in lone if one.is_module)]:
         forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
         twin = pairing.partner.get(forward) if forward is not None else None
@@ -234,7 +234,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         text = said("gradient-extra", forward.name)
         text += said("reference-call-cuts-graph", cut.name) if cut is not None else ""
         entry = cut or forward
-        kind: Kind = "structure" if cut is not None else "missing_gradient"
+        kind: FindingKind = "structure" if cut is not None else "missing_gradient"
         finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
         scene.ledger.add(Suspect(finding, place=forward.index, clear=True))
         return
@@ -242,7 +242,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
 
 def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:
     """The call of one side alone, among those that lead to ``event``, that lets no gradient through; looked for between
-    two frameworks, of which one does not tell what requires a gradient.
+    two frameworks, of which one does not say what requires a gradient.
     """
     todo, seen = [event], {event}
     while scene.comparer.crossing and todo and len(seen) < _LARGEST_GROUP:
@@ -259,8 +259,8 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
     return None
 
 
-def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping[Event, Cut | None]) -> None:
-    """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters tell it."""
+def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping[Event, GraphCut | None]) -> None:
+    """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters say it."""
     names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
     twin = min((twin for event, twin in lost if not event.is_module), key=lambda one: one.index, default=lost[0][1])
     what = ", ".join(names[:6]) or "its input"

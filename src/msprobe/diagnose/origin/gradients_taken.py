@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.differences.records import Difference
-from msprobe.diagnose.evidence import Because, Seen
+from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.parameter_names import parameter_name
@@ -22,7 +22,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
     if leftover:
         scene.say(
             ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
-            clear=True, facts=(Because("not_cleared"), Seen(difference)), matters=True,
+            clear=True, facts=(Because("not_cleared"), SeenFact(difference)), matters=True,
         )  # fmt: skip
         return
     # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
@@ -41,7 +41,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
             ),
             where=f"{event.name}, {difference.slot}",
             clear=clear,
-            facts=(Seen(difference),),
+            facts=(SeenFact(difference),),
             matters=clear,
         )
         return
@@ -57,7 +57,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
         ),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
-        facts=(Because("on_its_way"), Seen(difference)),
+        facts=(Because("on_its_way"), SeenFact(difference)),
         # Clipping hides it, as long as it clips.
         matters=clear,
     )

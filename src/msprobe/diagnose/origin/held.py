@@ -6,14 +6,14 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Difference, fingerprint, statistics
-from msprobe.diagnose.effect.states import State
+from msprobe.diagnose.effect.states import ModuleState
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import Wording, said
 
 
-def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State | None:
+def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> ModuleState | None:
     """The state that a call takes, if it runs in a module, and on both sides no call made the tensor and no module
     around the call was given it: then the module has it from itself. None if it may come from elsewhere.
     """
@@ -29,7 +29,7 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> State |
         return None
     module, place = plain_path(event.module or ""), said("of-call", difference.slot, event.name)
     words = said("a-buffer-of-module", module, place)
-    return State(difference.slot, Wording("{}, {}", module, place), sized=False, words=words)
+    return ModuleState(difference.slot, Wording("{}, {}", module, place), sized=False, words=words)
 
 
 def _is_held(call: Event, leaf: dict[str, Any]) -> bool:
@@ -46,7 +46,7 @@ def _is_held(call: Event, leaf: dict[str, Any]) -> bool:
 
 
 def _look(leaf: Any) -> Any:
-    """What tells a tensor, also one that has the same number everywhere; None for what is no tensor."""
+    """What identifies a tensor, also one that has the same number everywhere; None for what is no tensor."""
     if not is_tensor(leaf):
         return None
     mark = fingerprint(leaf)

@@ -12,8 +12,8 @@ from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
 from msprobe.diagnose.effect.reach import pair_of, results_difference
-from msprobe.diagnose.evidence import Because, Named, Seen, Setting
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import Because, NamedFact, SeenFact, Setting
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
@@ -43,7 +43,7 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     composed = event.is_module and not event.layer
     if composed and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
-        return  # the calls inside tell more
+        return  # the calls inside say more
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
@@ -117,7 +117,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if look_at_held_by_model(scene, judged, difference):
         return
     if place_of_weight(event, difference.slot) in scene.before.weights:
-        return  # told by how far the step before moved it
+        return  # known by how far the step before moved it
     kept = difference.slot.startswith(("parameters", "buffers"))
     name = parameter_name(event, difference.slot) if kept else None
     names = [name] if name is not None else parameters_taken(scene, event, difference)
@@ -125,7 +125,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         return  # calculated between two modules, from something that differs
     buffer = next((one for one in [name, *names] if one in scene.buffer_names), None)
     if buffer is not None:
-        blame_state(scene, judged, difference, states.State(difference.slot, plain_path(buffer), sized=False))
+        blame_state(scene, judged, difference, states.ModuleState(difference.slot, plain_path(buffer), sized=False))
         return
     if not names and _is_of_gradients(scene, event, difference):
         return
@@ -165,7 +165,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         + ("" if scene.has_calls or not event.index or taker != event.name else said("or-between-modules")),
         where=f"{taker}, {slot}",
         clear=clear,
-        facts=(Seen(difference),),
+        facts=(SeenFact(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
         matters=is_integer(difference.left) and scene.same_passes and results_difference(scene.judged, True) > 0.0,
@@ -229,13 +229,13 @@ def look_at_held_by_model(scene: Scene, judged: Judged, difference: Difference) 
     noted = judged.event.held(difference.slot) or judged.partner.held(difference.slot)
     word, _, name = (noted or "").partition(".")
     if word == "buffers":
-        blame_state(scene, judged, difference, states.State(difference.slot, plain_path(name), sized=False))
+        blame_state(scene, judged, difference, states.ModuleState(difference.slot, plain_path(name), sized=False))
     elif word == "parameters":
         blame_weight(scene, judged, difference, name)
     return word in ("buffers", "parameters")
 
 
-def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.State) -> None:
+def blame_state(scene: Scene, judged: Judged, difference: Difference, state: states.ModuleState) -> None:
     """A running average, or another buffer that a module keeps: neither data nor a parameter."""
     mark = ("weight", state.name)
     if scene.ledger.knows(mark):
@@ -268,7 +268,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         (state.words or said("buffer", state.name)) + said("buffer-differs", when, scene.how(difference)),
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
-        facts=(Named("buffer", state.name), Seen(difference)),
+        facts=(NamedFact("buffer", state.name), SeenFact(difference)),
         difference=difference,
     )
 
@@ -311,7 +311,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         ),
         where=where,
         clear=tensor.is_another(difference, "unseen"),
-        facts=(Because("between"), Seen(difference)),
+        facts=(Because("between"), SeenFact(difference)),
         entry=entry,
     )
     return True
@@ -332,7 +332,7 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        facts=(Named("made_by", twin.name), Seen(difference)),
+        facts=(NamedFact("made_by", twin.name), SeenFact(difference)),
         difference=difference,
     )
 
@@ -359,7 +359,11 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         ),
         where=write.name,
         clear=True,
-        facts=(Named("seen_in", event.name), Named("reference_takes", other.name), Seen(difference)),
+        facts=(
+            NamedFact("seen_in", event.name),
+            NamedFact("reference_takes", other.name),
+            SeenFact(difference),
+        ),
         entry=write,
         difference=difference,
         alternatives=(event.name,),
@@ -367,7 +371,7 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
 
 
 def blame_wiring(
-    scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event, kind: Kind = "structure"
+    scene: Scene, judged: Judged, difference: Difference, maker: Event, other: Event, kind: FindingKind = "structure"
 ) -> None:
     """A call takes the result of another call than in the reference, or another result of the same one."""
     event = judged.event
@@ -390,7 +394,11 @@ def blame_wiring(
         ),
         where=f"{event.name}, {difference.slot}",
         clear=True,
-        facts=(Named("candidate_takes", maker.name), Named("reference_takes", other.name), Seen(difference)),
+        facts=(
+            NamedFact("candidate_takes", maker.name),
+            NamedFact("reference_takes", other.name),
+            SeenFact(difference),
+        ),
         difference=difference,
     )
 
@@ -412,7 +420,7 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
             ),
             where=f"{event.name}, {difference.slot}",
             clear=True,
-            facts=(Seen(difference),),
+            facts=(SeenFact(difference),),
         )
     _blame_lone_cast(scene, judged, difference)
 

@@ -20,7 +20,7 @@ class Suspect:
     it says of all: suspects of the same words are one.
     ``begins``: nothing differed before, in this step and those before it, so that there is no rounding that could have
     grown. ``decisive``: so it is, and no rounding explains it; it counts if anything comes of it. ``judged``: the pair
-    it was said of, ``difference``: the tensor that told.
+    it was said of, ``difference``: the tensor that shows the difference.
     """
 
     finding: Finding
@@ -41,7 +41,7 @@ class Suspect:
 
 
 class Ledger:
-    """The only writer of suspects. A *mark* tells what was said (of which call, which weight): it is said once."""
+    """The only writer of suspects. A *mark* says what was said (of which call, which weight): it is said once."""
 
     def __init__(self) -> None:
         self._suspects: list[Suspect] = []
@@ -55,7 +55,7 @@ class Ledger:
 
     @property
     def doubts(self) -> tuple[Suspect, ...]:
-        """Suspects if nothing else is: what came in explains them as well."""
+        """Suspects if nothing else is: the inputs explain them as well."""
         return tuple(self._doubts)
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Ledger:
         self._suspects = [suspect for suspect in self._suspects if suspect is not said]
 
     def doubt(self, begun: int) -> None:
-        """Tell what was said since there were so many suspects only if nothing else explains what comes out."""
+        """Keep what was said since there were so many suspects only if nothing else explains what comes out."""
         self._doubts += [replace(suspect, clear=True) for suspect in self._suspects[begun:]]
         del self._suspects[begun:]
 

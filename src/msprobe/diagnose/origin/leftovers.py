@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.diagnose.evidence import Because, Named, Seen
+from msprobe.diagnose.evidence import Because, NamedFact, SeenFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.tolerance.effect import unit_of
@@ -28,7 +28,7 @@ def look_for_leftovers(scene: Scene) -> None:
             if text:
                 scene.say(
                     ("not cleared",), judged, "parameter_gradient", text, where=name, clear=True,
-                    facts=(Named("parameter", name), Because("not_cleared"), Seen(difference)),
+                    facts=(NamedFact("parameter", name), Because("not_cleared"), SeenFact(difference)),
                     place=judged.event.index - 0.5, matters=True,
                 )  # fmt: skip
             return

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
-from msprobe.diagnose.measured.node import Result
+from msprobe.diagnose.measured.node import MeasuredResult
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_result
 from msprobe.diagnose.origin.scene import Scene
@@ -78,7 +78,7 @@ def _name(scene: Scene, found: Unexplained) -> None:
     blame_result(scene, _by_rows(judged, found, worst), matters=True)
 
 
-def _by_rows(judged: Judged, found: Unexplained, worst: Result) -> Judged:
+def _by_rows(judged: Judged, found: Unexplained, worst: MeasuredResult) -> Judged:
     """The pair, with the distances of its rows in place of those of its statistics. ``worst``: the result that is the
     furthest beyond.
     """

@@ -1,6 +1,6 @@
 """Weights that the step before moved otherwise, between two frameworks.
 
-Their optimizers round otherwise, and add epsilon in other places; so after a step no weight is the same. What tells an
+Their optimizers round otherwise, and add epsilon in other places; so after a step no weight is the same. What says an
 optimizer that does something else is how far it moved a weight: not much further on one side than on the other, if
 gradients agreed.
 """
@@ -19,7 +19,7 @@ from msprobe.diagnose.tolerance import frameworks
 from msprobe.messages import said
 from msprobe.statistics_table import USUAL_KEYS
 
-#: A factor that is nearer to 1 is not told.
+#: A factor that is nearer to 1 is not reported.
 _SHOWN = 0.02
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.words import settings_in_words
-from msprobe.diagnose.evidence import Because, Cause, Listed, Named, Seen, Setting, because
+from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
@@ -132,7 +132,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             if difference.what != "missing" and leftover:
                 scene.say(
                     ("not cleared",), judged, "parameter_gradient", leftover, where=name, clear=True,
-                    facts=(Named("parameter", name), Because("not_cleared"), Seen(difference)), place=place,
+                    facts=(NamedFact("parameter", name), Because("not_cleared"), SeenFact(difference)), place=place,
                     matters=True,
                 )  # fmt: skip
                 continue
@@ -155,8 +155,8 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
             else:
                 text = said("gradient-at-optimizer-differs", name, scene.how(difference))
             scene.say(
-                ("optimizer gradient",), judged, "gradient", text, where=name,
-                clear=clear, facts=(Named("parameter", name), *because(cause), Seen(difference)), place=place,
+                ("optimizer gradient",), judged, "gradient", text, where=name, clear=clear,
+                facts=(NamedFact("parameter", name), *because(cause), SeenFact(difference)), place=place,
             )  # fmt: skip
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)
@@ -165,7 +165,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 ("state", field), judged, "optimizer",
                 said("optimizer-state-differs", event.name, field, name, scene.how(difference)),
                 where=said("field-of-parameter", event.name, field, name), clear=True,
-                facts=(Named("parameter", name), Because("state"), Named("field", field), Seen(difference)),
+                facts=(NamedFact("parameter", name), Because("state"), NamedFact("field", field), SeenFact(difference)),
                 place=place,
             )  # fmt: skip
 
@@ -195,7 +195,12 @@ def compare_fields(
                 said("optimizer-state-on-one-side", event.name, field, _listed(names), when, side),
                 where=said("field-of-parameter", event.name, field, names[0]),
                 clear=True,
-                facts=(Because("state"), Named("field", field), Named("only_in", side), Listed("parameters", names)),
+                facts=(
+                    Because("state"),
+                    NamedFact("field", field),
+                    NamedFact("only_in", side),
+                    Listed("parameters", names),
+                ),
                 place=place,
                 matters=True,
             )
@@ -228,7 +233,7 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
                 ("step", event), judged, "optimizer",
                 said("update-differs", event.name, field, name, scene.how(difference)),
                 where=said("field-of-parameter", event.name, field, name), clear=clear,
-                facts=(Named("parameter", name), Named("field", field), Seen(difference)),
+                facts=(NamedFact("parameter", name), NamedFact("field", field), SeenFact(difference)),
             )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.evidence import Named
+from msprobe.diagnose.evidence import NamedFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.messages import said
@@ -38,7 +38,7 @@ def look_for_changed_recomputation(scene: Scene) -> None:
             matters=True,
             # Before what is said of what it takes.
             place=event.index - 0.5,
-            facts=(Named("seen_in", forward.name),),
+            facts=(NamedFact("seen_in", forward.name),),
         )
         return
 

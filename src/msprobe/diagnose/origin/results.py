@@ -9,8 +9,8 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel
 from msprobe.diagnose.differences.words import dtype_word
-from msprobe.diagnose.evidence import Cause, Named, Result, Seen, Setting, because
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import Cause, NamedFact, ResultFact, SeenFact, Setting, because
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
@@ -63,7 +63,7 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
 
 
 def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
-    """Digests tell that inputs differ, and no statistic by how much. If another order of the same elements came in, the
+    """Digests say that inputs differ, and no statistic by how much. If another order of the same elements came in, the
     call that made it is to blame: one whose inputs agree, and that gives the same bits on both sides where it is called
     elsewhere. None if there is no such call.
     """
@@ -121,7 +121,7 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         + (": the random numbers fall on different elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
         clear=True,
-        facts=(Named("made_by", maker.name if maker else None),),
+        facts=(NamedFact("made_by", maker.name if maker else None),),
         alternatives=(maker.name,) if maker else (),
     )
 
@@ -136,8 +136,8 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     )
     clear = clear and (agree or judged.is_measured or noise.is_clear(judged.output_difference, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
-        return  # told with all others that are missing
-    kind: Kind = "computation"
+        return  # reported with all others that are missing
+    kind: FindingKind = "computation"
     cause: Cause | None = None
     by_statistics = False
     text: str
@@ -189,9 +189,9 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         clear=clear,
         matters=clear and (matters or scene.is_blind),
         facts=(
-            Result(judged.output_difference, judged.allowed, first.slot, judged.input_difference, by_statistics),
+            ResultFact(judged.output_difference, judged.allowed, first.slot, judged.input_difference, by_statistics),
             *because(cause),
-            Seen(first),
+            SeenFact(first),
         ),
     )
 
@@ -230,7 +230,7 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
 
 
 def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:
-    """How the gradient of a parameter is told that differs by itself, and the cause where it is known."""
+    """How the gradient of a parameter is reported that differs by itself, and the cause where it is known."""
     name = parameter_name(event, difference.slot)
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:
@@ -259,7 +259,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         return False
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
     found = _first_of(scene.lone_writes, kept, event)
-    kind: Kind = "mutation"
+    kind: FindingKind = "mutation"
     text = said("extra-call-overwrites", found.name) if found is not None else ""
     if found is None:
         found = _first_of(scene.missing_copies, kept, judged.partner)
@@ -279,7 +279,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         ),
         where=found.name,
         clear=True,
-        facts=(Named("seen_in", event.name), Seen(judged.changed_outputs[0])),
+        facts=(NamedFact("seen_in", event.name), SeenFact(judged.changed_outputs[0])),
         entry=found,
         alternatives=(event.name,),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.evidence import Named, Seen
+from msprobe.diagnose.evidence import NamedFact, SeenFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
@@ -37,9 +37,9 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
             where=f"{event.name}, {difference.slot}",
             clear=True,
             facts=(
-                Named("candidate_takes", _name(mine)),
-                Named("reference_takes", _name(theirs)),
-                Seen(difference),
+                NamedFact("candidate_takes", _name(mine)),
+                NamedFact("reference_takes", _name(theirs)),
+                SeenFact(difference),
             ),
             difference=difference,
         )
@@ -49,7 +49,7 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
 
 def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
     """True if it was said of a module that it gives back what ``maker`` made where the reference gives ``other``."""
-    taken = Named("candidate_takes", maker.name), Named("reference_takes", other.name)
+    taken = NamedFact("candidate_takes", maker.name), NamedFact("reference_takes", other.name)
     found = (suspect.finding for suspect in scene.ledger.suspects if suspect.finding.kind == "structure")
     # Names may be lists: of parameters that have the same values.
     return any(all(name in one.facts for name in taken) for one in found)

@@ -41,7 +41,7 @@ class _Order:
 
 
 def look_for_scaled_clipping(scene: Scene) -> None:
-    """Suspect clipping before unscaling, where the other side unscales first; what follows from it is not told."""
+    """Suspect clipping before unscaling, where the other side unscales first; what follows from it is not reported."""
     if scene.comparer.crossing or not scene.has_values:
         return
     orders = [_order_of(side) for side in (scene.pairing.candidate, scene.pairing.reference)]

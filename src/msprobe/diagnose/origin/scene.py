@@ -9,11 +9,11 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.differences.words import relation_of, settings_in_words
-from msprobe.diagnose.evidence import Fact, Seen, Setting
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.evidence import Fact, SeenFact, Setting
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.measured.judge import Judgement
 from msprobe.diagnose.origin.ledger import Ledger, Suspect
-from msprobe.diagnose.origin.step_facts import Before, StepFacts
+from msprobe.diagnose.origin.step_facts import StepBefore, StepFacts
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.phases import phase_of
@@ -41,7 +41,7 @@ class Scene(StepFacts):
         pairing: Pairing,
         comparer: Comparer,
         first_step: bool,
-        before: Before | None = None,
+        before: StepBefore | None = None,
         isolated: bool = False,
         delivered: frozenset[str] = frozenset(),
     ) -> None:
@@ -95,7 +95,7 @@ class Scene(StepFacts):
         self,
         mark: Hashable,
         judged: Judged,
-        kind: Kind,
+        kind: FindingKind,
         message: str,
         where: str,
         clear: bool,
@@ -107,7 +107,7 @@ class Scene(StepFacts):
         difference: Difference | None = None,
         shows_later: str = "",
     ) -> None:
-        """Suspect what a pair tells, unless something was said under this mark; see :class:`Suspect`."""
+        """Suspect what a pair says, unless something was said under this mark; see :class:`Suspect`."""
         if self.ledger.knows(mark):
             return
         event = entry or judged.event
@@ -127,7 +127,7 @@ class Scene(StepFacts):
         )
         self.ledger.say(mark, suspect)
 
-    def finding(self, event: Event, kind: Kind, message: str, where: str, facts: Sequence[Fact] = ()) -> Finding:
+    def finding(self, event: Event, kind: FindingKind, message: str, where: str, facts: Sequence[Fact] = ()) -> Finding:
         """A finding at a record of either side."""
         timeline = self.pairing.candidate
         details: dict[str, Any] = {}
@@ -155,7 +155,7 @@ class Scene(StepFacts):
 
     def relation(self, facts: Sequence[Fact]) -> str:
         """How the tensor or the setting that a finding rests on is apart, in a few words; empty if it rests on none."""
-        seen = next((one for one in facts if isinstance(one, Seen)), None)
+        seen = next((one for one in facts if isinstance(one, SeenFact)), None)
         if seen is not None:
             return relation_of(seen.difference, self.comparer, seen.bound).brief()
         setting = next((one for one in facts if isinstance(one, Setting) and one.field), None)

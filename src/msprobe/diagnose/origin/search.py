@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msprobe.diagnose.origin.argument import blame_argument, look_at_silent_arguments, tells_something
+from msprobe.diagnose.origin.argument import blame_argument, is_informative, look_at_silent_arguments
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
 from msprobe.diagnose.origin.cache_position import blame_cache_position
@@ -134,7 +134,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
     if not changed:
         return
     silent = silent_cause(scene, judged)
-    if silent is not None and tells_something(silent):
+    if silent is not None and is_informative(silent):
         blame_argument(scene, silent)
         return
     if not scene.comparer.crossing:

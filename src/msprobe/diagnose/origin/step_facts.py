@@ -22,7 +22,7 @@ from msprobe.diagnose.differences.records import (
     rms,
 )
 from msprobe.diagnose.differences.words import relation_in_words
-from msprobe.diagnose.effect.arrival import Arrival, arrival_of
+from msprobe.diagnose.effect.arrival import OptimizerGradients, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
@@ -41,7 +41,7 @@ from msprobe.statistics_table import FURTHER, USUAL_KEYS
 
 
 @dataclass(frozen=True)
-class Before:
+class StepBefore:
     """What is known of the step before.
 
     ``apart``: gradients that were apart, by parameter: their weights are, too. ``weights``: what weights were, in the
@@ -66,11 +66,13 @@ class StepFacts:
     in the reference; ``consumers`` which calls take it.
     """
 
-    def __init__(self, pairing: Pairing, comparer: Comparer, first_step: bool, before: Before | None = None) -> None:
+    def __init__(
+        self, pairing: Pairing, comparer: Comparer, first_step: bool, before: StepBefore | None = None
+    ) -> None:
         self.pairing = pairing
         self.comparer = comparer
         self.first_step = first_step
-        self.before = before or Before()
+        self.before = before or StepBefore()
         self.makers = Producers(pairing.candidate)
         self.other_makers = Producers(pairing.reference)
         self.judged = judge_all(pairing, comparer, self.makers)
@@ -108,7 +110,7 @@ class StepFacts:
 
     @property
     def is_blind(self) -> bool:
-        """True between two frameworks, if no gradients of parameters tell how far a difference reaches."""
+        """True between two frameworks, if no gradients of parameters say how far a difference reaches."""
         return self.comparer.crossing and not any(event.direction == "gradient" for event in self.judged)
 
     @cached_property
@@ -135,7 +137,7 @@ class StepFacts:
         return max((size for leaf in found if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
 
     @cached_property
-    def arrival(self) -> Arrival:
+    def arrival(self) -> OptimizerGradients:
         """What gradients become on their way to the optimizer."""
         return arrival_of(self.judged.values(), self.comparer)
 
@@ -167,7 +169,7 @@ class StepFacts:
         return explained.as_made(seen, self.apart(found))
 
     def apart(self, found: Judged) -> float:
-        """How far apart a pair of calls is known to be: what came in, what came out, and what weights are."""
+        """How far apart a pair of calls is known to be: its inputs, its results and what weights are."""
         return (
             math.inf
             if found.chosen
@@ -320,13 +322,13 @@ class StepFacts:
 
     @cached_property
     def lone_writes(self) -> Mapping[Hashable, Event]:
-        """The first call of the candidate alone that writes to a tensor, by what tells the tensor."""
+        """The first call of the candidate alone that writes to a tensor, by what identifies the tensor."""
         calls = (event for event in self.pairing.alone() if writes_in_place(event.stem))
         return _first_takers((event, event.inputs()[:1]) for event in calls)
 
     @cached_property
     def missing_copies(self) -> Mapping[Hashable, Event]:
-        """The first call of the reference alone that copies a tensor, by what tells the tensor."""
+        """The first call of the reference alone that copies a tensor, by what identifies the tensor."""
         calls = (event for event in self.pairing.missing() if operation(event.stem) in operators.COPIES)
         return _first_takers((event, event.inputs()) for event in calls)
 
@@ -370,13 +372,13 @@ class StepFacts:
         return any(one.index > maker.index and one is not user for m in marks for one in self.consumers[0].get(m, ()))
 
     def how(self, difference: Difference, bound: bool = False) -> str:
-        """What a difference looks like. ``bound``: say where it is known by statistics alone, which tell the least."""
+        """What a difference looks like. ``bound``: say where it is known by statistics alone, which say the least."""
         words = relation_in_words(difference, self.comparer, bound)
         return Wording(" ({})", words) if words else ""
 
 
 def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
-    """The first call that takes a tensor, by what tells the tensor."""
+    """The first call that takes a tensor, by what identifies the tensor."""
     found: dict[Hashable, Event] = {}
     for event, taken in calls:
         for _, leaf in taken:
@@ -411,7 +413,7 @@ def _follows_policy(judged: Judged) -> bool:
 
 def _has_judged_statistics(timeline: Timeline) -> bool:
     """False if a list of statistics was asked for that has none of the usual ones: the first tensor that goes by them
-    tells.
+    says.
     """
     for event in timeline:
         for _, leaf in (*event.inputs(), *event.outputs()):

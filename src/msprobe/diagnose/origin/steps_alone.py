@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
-from msprobe.diagnose.evidence import Because, Listed, Named
+from msprobe.diagnose.evidence import Because, Listed, NamedFact
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
@@ -48,7 +48,7 @@ def look_for_lone_steps(scene: Scene) -> None:
             "optimizer",
             text,
             where=steps[0].name,
-            facts=(Because("no_step"), Named("only_in", side), Listed("parameters", names)),
+            facts=(Because("no_step"), NamedFact("only_in", side), Listed("parameters", names)),
         )
         scene.ledger.add(
             Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=said("steps-of-one-side", side))

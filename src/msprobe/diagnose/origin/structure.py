@@ -28,26 +28,26 @@ def look_for_lone_calls(scene: Scene) -> None:
     for events, paired, message in sides:
         forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
         for row in _rows(forward):
-            telling = next((event for event in row if operation(event.stem) not in quiet), None)
-            if telling is None:
+            informative = next((event for event in row if operation(event.stem) not in quiet), None)
+            if informative is None:
                 continue
             finding = scene.finding(
-                telling,
+                informative,
                 "structure",
                 said("changes-not-recorded", said(message, named(row))),
-                where=telling.name,
+                where=informative.name,
                 facts=(Listed("calls", [event.name for event in row]),),
             )
             scene.ledger.add(Suspect(finding, scene.place_of(row[0]), clear=True))
 
 
 def _is_around(event: Event, paired: Container[Event]) -> bool:
-    """True for a module around calls that the other side makes, too: what is its own among them tells for itself."""
+    """True for a module around calls that the other side makes, too: what is its own among them says for itself."""
     return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
 
 
 def _rows(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """The events that stand in a row in the same module pass; what runs in a module of one side is told with it."""
+    """The events that stand in a row in the same module pass; what runs in a module of one side is reported with it."""
     row: list[Event] = []
     alone = set(events)
     for event in events:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, described
 from msprobe.diagnose.effect.weights import weights_taken
-from msprobe.diagnose.evidence import Listed, Named, Seen
-from msprobe.diagnose.findings import Kind
+from msprobe.diagnose.evidence import Listed, NamedFact, SeenFact
+from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
@@ -31,7 +31,7 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
     known = scene.equal_weights
     differing = next((name for name in names if known.get(name) is False), None)
     here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    # What an optimizer recorded of a weight does not tell the order of its elements.
+    # What an optimizer recorded of a weight does not say the order of its elements.
     another = not set(here) & set(there) and all(known.get(name) for name in names)
     if differing is None and another and not scene.comparer.crossing:
         if not writes_in_place(judged.event.stem) and any(
@@ -50,7 +50,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     """Say that a parameter differs."""
     if name in scene.before.weights:
         return
-    kind: Kind = "initial_weights" if scene.first_step else "weights"
+    kind: FindingKind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     measured = scene.comparer.measured_inputs(judged.partner.name)
     clear = tensor.is_another(difference, "stored" if scene.first_step else "step_before", measured)
@@ -63,7 +63,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
         clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
-        facts=(Named("parameter", name), Seen(difference, bound=scene.first_step)),
+        facts=(NamedFact("parameter", name), SeenFact(difference, bound=scene.first_step)),
         difference=difference,
     )
 
@@ -98,8 +98,8 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
         where=f"{event.name}, {difference.slot}",
         clear=True,
         facts=(
-            Named("candidate_takes", here[:1]),
-            Named("reference_takes", there[:1]),
+            NamedFact("candidate_takes", here[:1]),
+            NamedFact("reference_takes", there[:1]),
             Listed("missing", unused),
             Listed("extra", more),
         ),

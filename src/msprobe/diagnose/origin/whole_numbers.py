@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from msprobe.diagnose.evidence import Because, Named
+from msprobe.diagnose.evidence import Because, NamedFact
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.whole_numbers import RoundedNumbers, rounded_numbers
 from msprobe.messages import said
 
-#: What is known to be done otherwise tells it already; what was measured does not.
+#: What is known to be done otherwise says it already; what was measured does not.
 _FACTS = frozenset(("argument", "dtype", "structure"))
 
 
 def look_for_rounded_numbers(scene: Scene) -> None:
-    """Tell the first call that does it, of the side that does; nothing if both do, or if it was told before."""
+    """Report the first call that does it, of the side that does; nothing if both do, or if it was reported before."""
     pairing = scene.pairing
     mine = {one.event: one for one in rounded_numbers(pairing.candidate, scene.makers)}
     theirs = {one.event: one for one in rounded_numbers(pairing.reference, scene.other_makers)}
@@ -22,17 +22,17 @@ def look_for_rounded_numbers(scene: Scene) -> None:
     found = mine or theirs
     named = {suspect.finding.entry for suspect in scene.ledger.suspects if suspect.finding.kind in _FACTS}
     if named.isdisjoint(event.name for event in found):
-        _tell(scene, next(iter(found.values())), "candidate" if mine else "reference")
+        _add_finding(scene, next(iter(found.values())), "candidate" if mine else "reference")
 
 
-def _tell(scene: Scene, found: RoundedNumbers, side: str) -> None:
+def _add_finding(scene: Scene, found: RoundedNumbers, side: str) -> None:
     finding = scene.finding(
         found.event,
         "dtype",
         said("only-on-one-side", found.text, side),
         where=found.event.name,
-        facts=(Because("rounded_numbers"), Named("exact_up_to", found.limit)),
+        facts=(Because("rounded_numbers"), NamedFact("exact_up_to", found.limit)),
     )
-    # In types of few digits rounding hides what it does; but texts are no longer told apart by where words stand.
+    # In types of few digits rounding hides what it does; but texts are no longer distinguished by where words stand.
     judged = scene.judged.get(found.event)
     scene.ledger.add(Suspect(finding, scene.place_of(found.event), clear=True, matters=True, judged=judged))

@@ -64,7 +64,7 @@ def look_for_lone_writes(scene: Scene) -> None:
             facts=(Listed("calls", [event.name for event in found]), *([Listed("parameters", names)] if names else [])),
         )
         place = scene.place_of(first)
-        # The other side may do the same in another way: then the weights tell.
+        # The other side may do the same in another way: then the weights say.
         sure = not _done_otherwise(found[0], others)
         if sure and scene.arrival.clean:
             # What they do to gradients is undone, or undoes something, before anything uses these.
@@ -130,7 +130,7 @@ def _leave_otherwise(scene: Scene, pair: tuple[Event, Event]) -> bool:
 
 
 def _given(event: Event) -> list[Hashable]:
-    """What tells the tensors that a call takes."""
+    """What identifies the tensors that a call takes."""
     return [_mark(leaf) for _, leaf in event.inputs() if is_tensor(leaf)]
 
 
@@ -172,7 +172,7 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
 
 
 def _gradients_of(timeline: Timeline) -> set[Hashable]:
-    """What tells the tensors that the backward pass brought, or that the optimizer gets."""
+    """What identifies the tensors that the backward pass brought, or that the optimizer gets."""
     brought = (leaf for one in timeline if one.direction == "gradient" for _, leaf in one.outputs())
     taken = (
         fields.get("grad")

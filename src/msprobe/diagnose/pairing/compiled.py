@@ -1,4 +1,4 @@
-"""Modules that run compiled on one side: what is inside them was not recorded there, only what goes in and comes out.
+"""Modules that run compiled on one side: what is inside them was not recorded there, only the inputs and results.
 
 So what the other side made inside them answers to nothing, and is left out before calls are paired.
 """
@@ -30,9 +30,9 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
         roots = sum(plain_path(event.parts.path) == _ROOT for event in closed)
         for event in closed:
             seen = _seen_inside(event, other, roots - paths.count(_ROOT))
-            # Where the passes of the other side cannot be told apart, the first has left them all out.
+            # Where the passes of the other side cannot be distinguished, the first has left them all out.
             again = _ROOT in paths and plain_path(event.parts.path) == _ROOT
-            if again or any(map(_is_telling, seen)):
+            if again or any(map(_has_evidence, seen)):
                 timeline.leave_out(set(event.children))
                 other.leave_out(seen)
                 paths.append(plain_path(event.parts.path))
@@ -55,7 +55,7 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
 def _closed(timeline: Timeline) -> list[Event]:
     """The passes of modules that give a result which nothing made, as far as calls were recorded around them."""
     found = {one for one in timeline if one.is_module and one.direction == "forward" and _is_empty(one)}
-    if not found or not any(map(_is_telling, timeline)):
+    if not found or not any(map(_has_evidence, timeline)):
         return []  # or calls were not recorded at all
     closed: list[Event] = []
     made: set[Hashable] = set()
@@ -71,10 +71,10 @@ def _closed(timeline: Timeline) -> list[Event]:
 
 
 def _is_empty(event: Event) -> bool:
-    return not any(one.is_module or _is_telling(one) for one in event.children)
+    return not any(one.is_module or _has_evidence(one) for one in event.children)
 
 
-def _is_telling(event: Event) -> bool:
+def _has_evidence(event: Event) -> bool:
     """True for a call that calculates: guards of a compiled module look at tensors, too, and move them."""
     return event.parts.kind == "api" and operation(event.stem) not in _MOVES_OR_IDLE
 

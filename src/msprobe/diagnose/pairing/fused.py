@@ -2,7 +2,7 @@
 
 A layer may have its activation in it (``nn.Dense(activation="relu")``) or behind it: the activation becomes a call of
 its own. A matrix may be transposed by an argument of the product (``BatchMatMul(transpose_b=True)``) or by a call
-before it: the call becomes the argument. Both are known by what goes in and what comes out.
+before it: the call becomes the argument. Both are known by the inputs and results.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _tail(layer: Event) -> Event | None:
             continue
         # A dense layer works on rows, and its result has the shape of its argument again.
         if fingerprint(taken) != mark and numel(taken) == numel(result) and not one.parameters():
-            # A call tells more than the module around it.
+            # A call says more than the module around it.
             found = one if found is None or one.is_call else found
     return found
 
@@ -126,7 +126,7 @@ def fold_transposes(timeline: Timeline) -> None:
 
 
 def _mark(leaf: dict[str, Any]) -> Hashable | None:
-    """The values of a tensor and how they lie in it: of a square matrix, shapes do not tell which way round it is."""
+    """The values of a tensor and how they lie in it: of a square matrix, shapes do not say which way round it is."""
     mark = fingerprint(leaf)
     return None if mark is None else (mark, str(leaf.get("shape")), str(leaf.get("stride")))
 
@@ -151,7 +151,7 @@ def _fold(timeline: Timeline, product: Event, made: dict[Hashable, Event]) -> li
 
 
 def _transposed(product: Event, timeline: Timeline) -> list[bool] | None:
-    """Which of the two a product transposes itself; None where the recorder did not tell."""
+    """Which of the two a product transposes itself; None where the recorder did not say."""
     attributes = product.record.get("attributes")
     if isinstance(attributes, dict):
         given = [attributes.get(name) for name in _FLAGS]
@@ -202,7 +202,7 @@ def _same_elements(taken: dict[str, Any], given: dict[str, Any]) -> bool:
 
 
 def _names_last_two(event: Event, axes: int) -> bool:
-    """True if the arguments of a call say that it exchanges the last two axes, where shapes do not tell."""
+    """True if the arguments of a call say that it exchanges the last two axes, where shapes do not say."""
     given = event.record.get("input_args")
     values = [one.get("value") for one in _leaves(given) if isinstance(one, dict)]
     places = [value % axes for value in values if type(value) is int]

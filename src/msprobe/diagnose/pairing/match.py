@@ -29,7 +29,7 @@ class Pairing:
 
     ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
     ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
-    from a recomputed call to the call of the forward pass that it repeats. ``naming`` tells names that differ; modules
+    from a recomputed call to the call of the forward pass that it repeats. ``naming`` says names that differ; modules
     and parameters of the reference go by the candidate's. ``unreached`` holds events that have no partner because an
     interrupted side had no time for one.
     """
@@ -101,7 +101,7 @@ _WHOLE = frozenset((int,))  # what shapes are made of
 def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | None = None) -> Pairing:
     """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.Task`."""
     if candidate.is_flat != reference.is_flat:
-        # One of them does not tell in which module a call ran: so nothing can be aligned module by module.
+        # One of them does not say in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):
             timeline.flatten()
     pairing = Pairing(candidate, reference, naming=drop_prefixes(candidate, reference))
@@ -187,7 +187,7 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
             a, b = _without_moved(pairing, a, b)
         matched = _align(a, b, _shaped)
         if len(matched) < max(len(a), len(b)):
-            # Something is there on one side only: what the others take tells which it is.
+            # Something is there on one side only: what the others take says which it is.
             matched = _refine(a, b, (_valued, _shaped, _exact))
         for i, j in matched:
             pairing.add(a[i], b[j])

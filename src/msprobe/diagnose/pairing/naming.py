@@ -277,7 +277,7 @@ def _in_order(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[st
 
 
 def _mostly_alike(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> bool:
-    """True if most of the weights are the same, of those that can be told from others."""
+    """True if most of the weights are the same, of those that can be distinguished from others."""
     votes = []
     for own, name in zip(mine, theirs, strict=True):
         left, right = one.leaves[own], other.leaves[name]

@@ -78,7 +78,7 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
                 used.add(first)
                 _pair(top, first, region)
         elif distinct_inputs(top):
-            # A recomputed function: which pass it repeats is known only by what goes in.
+            # A recomputed function: which pass it repeats is known only by the inputs.
             first = next((one for one in passes.get(top.key, ()) if one.inputs() == top.inputs()), None)
             if first is not None:
                 region[top] = first
@@ -88,7 +88,7 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
 
 
 def distinct_inputs(event: Event) -> bool:
-    """True if what goes into a call can tell it from others."""
+    """True if what goes into a call can distinguish it from others."""
     return any(is_tensor(leaf) and "digest" in leaf and fingerprint(leaf) is not None for _, leaf in event.inputs())
 
 

@@ -24,7 +24,7 @@ from msprobe.store.part import DumpPart
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
 
-#: The name of a record, and a slot in it: what tells a row.
+#: The name of a record, and a slot in it: what identifies a row.
 Place = tuple[str, str]
 
 

@@ -63,7 +63,9 @@ def pair_timelines(
 
 
 def _leave_out_unrecorded(candidate: Timeline, reference: Timeline) -> None:
-    """Leave out the calls of one side where the other recorded modules alone: else they would be told as its own."""
+    """Leave out the calls of one side where the other recorded modules alone: else they would be reported as its
+    own.
+    """
     if not (candidate.part.ours and reference.part.ours):
         return
     for timeline, other in ((candidate, reference), (reference, candidate)):

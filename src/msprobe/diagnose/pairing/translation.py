@@ -1,7 +1,7 @@
 """A run in MindSpore and one in PyTorch: what both recorded, in the words of PyTorch.
 
 Calls are known by what they compute (:func:`msprobe.compare.name_table.operation_in_torch`), arguments by PyTorch's
-names, gradients by the order of the arguments that they belong to. What tells nothing of the training is left out: the
+names, gradients by the order of the arguments that they belong to. What says nothing of the training is left out: the
 calls inside layers that both frameworks have (each composes them of its own), those that ask for shapes, and those that
 give the same elements another shape or type. A layer whose composition has its bias in a call of its own is made one.
 """
@@ -43,7 +43,7 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     try:
         frameworks = framework_of(candidate.part), framework_of(reference.part)
     except InvalidArgumentError:
-        return False  # a dump that does not tell is taken for one of the other's framework
+        return False  # a dump that does not say is taken for one of the other's framework
     if not crosses(*frameworks):
         if "mindspore" in frameworks:
             _leave_out_attributes(candidate, reference)
@@ -64,12 +64,12 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
     for timeline in (candidate, reference):
         _join_biases(timeline)
         fold_transposes(timeline)
-        timeline.leave_out({event for event in timeline if _tells_nothing(event)})
+        timeline.leave_out({event for event in timeline if _is_uninformative(event)})
     return True
 
 
 def _leave_out_attributes(*timelines: Timeline) -> None:
-    """Where one side does not tell what objects were told when they were made, another recorder or an older one, those
+    """Where one side does not say what objects were given when they were made, another recorder or an older one, those
     of the other side say nothing.
     """
     if all(any("attributes" in event.record for event in timeline) for timeline in timelines):
@@ -250,7 +250,7 @@ def _join(timeline: Timeline, product: Event, bias: Event) -> None:
         back.arrange(inputs=of_bias.inputs(), outputs=_numbered("output", gradients))
 
 
-def _tells_nothing(event: Event) -> bool:
+def _is_uninformative(event: Event) -> bool:
     """True for a call that gives no tensor, or its argument in another shape or type."""
     if event.parts.kind != "api" or event.direction not in ("forward", "recompute"):
         return False

@@ -51,7 +51,7 @@ class Producers:
         self._add_weights_of_optimizers()
 
     def _add_weights_of_optimizers(self) -> None:
-        """Where modules are not recorded, what an optimizer is about to change tells the names of the weights."""
+        """Where modules are not recorded, what an optimizer is about to change says the names of the weights."""
         for event in self.timeline:
             if event.parts.kind == "optimizer":
                 for name, fields in parameters_of(event).items():
@@ -122,7 +122,7 @@ def _look(leaf: dict[str, Any]) -> Hashable:
 
 
 def consumers_of(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
-    """The calls of the forward pass that take a tensor, by what tells the tensor."""
+    """The calls of the forward pass that take a tensor, by what identifies the tensor."""
     found: dict[Hashable, list[Event]] = {}
     for event in events:
         if event.direction in ("forward", "recompute") and event.is_call:

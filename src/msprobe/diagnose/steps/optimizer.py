@@ -10,7 +10,7 @@ from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.steps.timeline import Event
 
 _FIELDS = ("weight", "grad")
-#: Settings that choose how a step is computed, not what; and which parameters it is for, which is told by these.
+#: Settings that choose how a step is computed, not what; and which parameters it is for, which is reported by these.
 IDLE_SETTINGS = frozenset(("foreach", "fused", "capturable", "differentiable", "params", "param_names"))
 
 #: What schedules of the learning rate write beside the settings, and which of these they make: a step reads none of it.

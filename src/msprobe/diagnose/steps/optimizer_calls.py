@@ -1,4 +1,4 @@
-"""Which calls ran inside the step of an optimizer, where no structure tells (level L1): their call stacks do.
+"""Which calls ran inside the step of an optimizer, where no structure says (level L1): their call stacks do.
 
 The record of a step has the stack of its pre-hook: a frame of the optimizer's own (``wrapper`` in ``optimizer.py``),
 and what is around it. A call inside the step has the same frames around it, from the same function on.

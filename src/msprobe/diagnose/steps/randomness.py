@@ -57,7 +57,7 @@ def _gives_a_drawn_mask(event: Event) -> bool:
 
 
 def _share_of_ones(mask: dict[str, Any], result: dict[str, Any]) -> float | None:
-    """How many ones there are among zeros, as statistics tell; None for what is no mask of the result."""
+    """How many ones there are among zeros, as statistics say; None for what is no mask of the result."""
     found = numbers(mask)
     count = numel(mask)
     if found is None or mask.get("shape") != result.get("shape") or not count:

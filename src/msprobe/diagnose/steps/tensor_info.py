@@ -103,7 +103,7 @@ Known = dict[Statistics, TensorInfo]
 def describe_tensors(record: Any, known: Known) -> None:
     """Make a :class:`TensorInfo` of each description in a record; equal ones are one object, which goes into ``known``.
 
-    What one call makes the next takes, and the module around them, too: so half of what a step holds is told twice.
+    What one call makes the next takes, and the module around them, too: so half of what a step holds is reported twice.
     """
     items = record.items() if type(record) is dict else enumerate(record) if type(record) is list else ()
     for key, item in items:
@@ -126,7 +126,7 @@ def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
     if found is not None and found == leaf:
         return found
     info = described(leaf)
-    # Zero has a sign, which equal numbers do not tell.
+    # Zero has a sign, which equal numbers do not say.
     if info.plain and 0.0 not in info.statistics:
         known[info.statistics] = info
     return info
@@ -176,7 +176,9 @@ def not_finite(leaf: Any) -> bool:
 
 
 def fingerprint(leaf: Any) -> Hashable | None:
-    """What tells a tensor from others: its digest, or its statistics where it has none; None if nothing does."""
+    """What distinguishes a tensor from others: its digest, or its statistics where it has none; None if nothing
+    does.
+    """
     if type(leaf) is TensorInfo:
         return leaf.fingerprint
     return _fingerprint(leaf, _statistics(leaf), _numel(leaf)) if is_tensor(leaf) else None

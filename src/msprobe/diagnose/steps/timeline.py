@@ -145,7 +145,7 @@ class Event:
         self._parameters = self._parameters if parameters is None else parameters
 
     def arrange(self, inputs: list[Slot] | None = None, outputs: list[Slot] | None = None) -> None:
-        """Take these for what goes in and what comes out."""
+        """Take these for the inputs and results."""
         self._inputs = self._inputs if inputs is None else inputs
         self._outputs = self._outputs if outputs is None else outputs
 
@@ -293,7 +293,7 @@ class Timeline:
                 event.direction = "optimizer"
 
     def _begun(self, parents: dict[str, Any]) -> dict[str, Event]:
-        """The module passes that an interruption left without a record; the calls inside tell of them.
+        """The module passes that an interruption left without a record; the calls inside report them.
 
         They are no events, as nothing else is known of them, and stand nowhere in the tree.
         """

@@ -6,7 +6,7 @@ here, from the calls of a step:
 - copies of such memory, and what is computed of it element by element;
 - what dumps of others record of ``empty`` and its like, which is whatever was there;
 - at level L2, memory that C++ allocated: torch hands it to calls that look at a part of it, and nobody reads what they
-  give before it is written over. A view that no call reads tells nothing.
+  give before it is written over. A view that no call reads says nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _mark_unread_views(events: Sequence[Event]) -> None:
             continue
         given = {_look(leaf) for _, leaf in event.inputs()} - {None}
         if event.direction == "forward" and operation(event.stem) in operators.VIEWS:
-            # Parts that are constant look like many others; then the whole tells.
+            # Parts that are constant look like many others; then the whole says.
             made = {_look(leaf) for _, leaf in event.outputs()} - {None} or given
             if made and not any(read.get(mark) for mark in made):
                 event.arrange(_all_without(event.inputs()), _all_without(event.outputs()))
@@ -125,7 +125,9 @@ def _without(leaf: Any, unset: bool) -> Any:
 
 
 def _look(leaf: Any) -> Hashable | None:
-    """What tells a tensor from others, a NaN being like another; None for constants and for what is no tensor."""
+    """What distinguishes a tensor from others, a NaN being like another; None for constants and for what is no
+    tensor.
+    """
     if not (isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str)):
         return None
     digest = leaf.get("digest") or leaf.get("md5")

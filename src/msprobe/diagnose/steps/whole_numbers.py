@@ -1,8 +1,8 @@
 """Whole numbers that become floating-point numbers of a type that cannot hold them: positions above 256 in bfloat16.
 
-They are rounded to their neighbours, so that several positions get one angle, and nothing fails. It is told only where
-a dump proves it: the largest or the smallest number came out as another one, or the numbers were counted, so that those
-which the type lacks are among them.
+They are rounded to their neighbours, so that several positions get one angle, and nothing fails. It is reported only
+where a dump proves it: the largest or the smallest number came out as another one, or the numbers were counted, so that
+those which the type lacks are among them.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def answering_writes(slots: list[Slot], others: list[Slot]) -> tuple[list[Slot],
 
 
 def _given(timeline: Timeline) -> Iterator[Hashable]:
-    """What tells the tensors that come from elsewhere: arguments of the outermost modules, parameters and buffers."""
+    """What distinguishes the tensors that come from elsewhere: arguments of the outermost modules, parameters and
+    buffers.
+    """
     for event in timeline:
         if event.is_module and event.direction == "forward":
             taken = event.parameters() if event.parent is not None else [*event.parameters(), *event.inputs()]

@@ -3,9 +3,9 @@
 =====================  ===============================================================================================
 ``units``              What is one unit of rounding, of a type, of a pair, of a run?
 ``effective``          To how few bits do kernels round what they multiply (TF32, HF32), by headers or by all results?
-``noise``              What may this call add itself, how many times larger does it make what came in, and how far may
+``noise``              What may this call add itself, how many times larger does it make the inputs, and how far may
                        its results be apart by both?
-``explained``          Does what came in, or what calls of one side alone were given, explain what is seen later?
+``explained``          Do the inputs, or what calls of one side alone were given, explain what is seen later?
 ``tensor``             Is this tensor another one, by where it comes from: stored, from outside, calculated unseen?
 ``effect``             Does it reach loss, gradients, weights, states? Is that more than rounding does in a step?
 ``roundings``          Can so many roundings have made this, where nothing differed before?

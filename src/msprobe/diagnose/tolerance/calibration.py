@@ -54,7 +54,7 @@ class Calibration:
 
     def limit(self, entry: str, modelled: float, arrived: float, unit: float) -> float:
         """What a candidate may differ by in the results of a call: what the model allows, more where the healthy run
-        was further off, and less where it was much nearer. ``arrived``: how far apart is what goes into the call; where
+        was further off, and less where it was much nearer. ``arrived``: how far apart the inputs are; where
         that is more than was measured, too, its measure is no bound. ``unit``: the unit of rounding of the call.
         """
         allowed = self.allowed(entry)
@@ -69,7 +69,7 @@ class Calibration:
             return max(modelled, allowed)
         return max(allowed, min(modelled, self._close(self.reach, unit)))
 
-    def tell(self, comparer: Comparer) -> None:
+    def set_limits(self, comparer: Comparer) -> None:
         """Let a comparison go by what was measured."""
         comparer.measured_noise, comparer.measured_inputs = self.allowed, self.allowed_inputs
         comparer.measured_limit = self.limit

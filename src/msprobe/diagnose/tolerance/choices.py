@@ -38,7 +38,7 @@ class Choices:
 
     def is_behind(self, event: Event) -> bool:
         """True if a call follows from a token that was chosen before, which may be another one: in a generation, all
-        that is calculated from there on. Of a choice in a layer, of experts, the results of the model still tell.
+        that is calculated from there on. Of a choice in a layer, of experts, the results of the model still say.
         """
         return event in self._behind
 

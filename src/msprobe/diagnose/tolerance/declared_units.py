@@ -1,4 +1,4 @@
-"""What the header of a dump tells of kernels that round float32: TF32, HF32, "medium", bfloat16 in oneDNN."""
+"""What the header of a dump reports kernels that round float32: TF32, HF32, "medium", bfloat16 in oneDNN."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rounding:
     """What products in float32 may round their inputs to: ``unit`` (0: float32's), and whether a header says it."""
 
     unit: float
-    is_told: bool = False
+    is_declared: bool = False
 
 
 def possible_rounding(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, Rounding]:
@@ -44,19 +44,19 @@ def possible_rounding(candidate: Mapping[str, Any], reference: Mapping[str, Any]
 
 
 def precision_of(ours: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a dump tells of its precision; nothing if it was recorded by others, or before that was told."""
+    """What a dump reports its precision; nothing if it was recorded by others, or before that was reported."""
     found = ours.get("precision")
     return found if isinstance(found, dict) else {}
 
 
 def device_of(environment: Mapping[str, Any]) -> str:
-    """The device that a dump was recorded on; empty if that is not told."""
+    """The device that a dump was recorded on; empty if that is not reported."""
     return str(environment.get("device") or "").lower()
 
 
 def declared_unit(environment: Mapping[str, Any], kind: Multiplication) -> float:
-    """The unit to which a kind of kernels rounds its inputs in float32 by what a header tells; 0 where they stay
-    float32, or nothing is told.
+    """The unit to which a kind of kernels rounds its inputs in float32 by what a header says; 0 where they stay
+    float32, or nothing is reported.
     """
     device = device_of(environment)
     if not device:

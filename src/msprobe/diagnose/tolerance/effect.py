@@ -29,7 +29,7 @@ _OF_CALLS = 2.0
 _GROWTH = 4.0
 
 #: An optimizer that divides by the size of the gradient makes a full step of one that is nothing but rounding: the
-#: weights that follow from gradients this many times smaller than the largest tell nothing.
+#: weights that follow from gradients this many times smaller than the largest say nothing.
 _NOTHING = 1e-4
 
 #: Weights and states are no sums that cancel.
@@ -43,7 +43,7 @@ _UNKNOWN_SIZE = 1e3
 #: and an average of variances over the steps by no more. Four times that is allowed.
 _UNITS_UNSEEN = 4.0
 
-#: Where rounding may do so much, it hides what an argument does: then the call that gets it tells.
+#: Where rounding may do so much, it hides what an argument does: then the call that gets it says.
 _WIDE = 0.01
 #: And so much of it is more than rounding does as a rule, if there is something that explains it.
 _OF_WIDE = 0.25
@@ -56,7 +56,7 @@ def unit_of(judged: Iterable[Judged]) -> float:
 
 
 def _units_of_products(judged: Iterable[Judged]) -> list[float]:
-    """The units to which products of the forward pass round what goes in, where these are coarser than its type."""
+    """The units to which products of the forward pass round the inputs, where these are coarser than its type."""
     return [
         one.product_unit
         for one in judged

@@ -1,11 +1,12 @@
-"""The unit of rounding of calls that multiply and sum in float32: their kernels may round what goes in to fewer bits.
+"""The unit of rounding of calls that multiply and sum in float32: their kernels may round the inputs to fewer bits.
 
 TF32 and HF32 keep 10 bits of each input, "medium" may keep 7; sums stay in float32. Rounding to nearest leaves each
 input apart by at most half a unit, so that a product is off by one unit of its norm at most, and as a rule by 0.3 of
 one (measured: 0.21 to 0.31 units, Q01 to Q03 of ``tests/bugs/clean_ten_bits.py``, task tensor).
 
-1. *Told.* Where a header tells that a side multiplies so on its device, that is the unit: each kind of kernel has its
-   own switch. Where both tell the same device and none of them does, float32 is float32, and nothing is estimated.
+1. *Declared.* Where a header says that a side multiplies so on its device, that is the unit: each kind of kernel has
+its
+   own switch. Where both say the same device and none of them does, float32 is float32, and nothing is estimated.
 2. *Estimated.* Where devices differ or a header is lacking, 10 bits are thought possible. What rounds all inputs
    leaves no result of its kind nearer than its own noise, whatever came in. So the level is the lower quartile of how
    far the results of all *other* calls of this kind are apart in the step, over the cancellation in them; that is at
@@ -14,7 +15,8 @@ one (measured: 0.21 to 0.31 units, Q01 to Q03 of ``tests/bugs/clean_ten_bits.py`
    however many calls it makes. It takes five other calls; a kind with fewer is judged with all that multiply. A call
    is left out of its own estimate, and a quarter of the calls decides: what is wrong in one call, or behind the first
    quarter of them, raises nothing. Two other calls that took the same, and made the same, show float32.
-4. *Told, but not so.* From five calls on the estimate lowers what is told, too: "high" is often set where no kernel
+4. *Declared, but not so.* From five calls on the estimate lowers what is reported, too: "high" is often set where no
+kernel
    knows it.
 
 What follows from it: modules and backward calls get the unit of the products in them; the limit of loss, gradients
@@ -73,7 +75,7 @@ class Level:
 
 @dataclass
 class _OfKind:
-    """``possible``: the unit that the headers allow; ``told``: they say that it is so."""
+    """``possible``: the unit that the headers allow; ``is_declared``: they say that it is so."""
 
     possible: float
     declared: bool
@@ -101,7 +103,7 @@ class Products:
 
     def __init__(self, candidate: Timeline, reference: Timeline) -> None:
         possible = possible_rounding(candidate.part.ours, reference.part.ours)
-        self._kinds = {kind: _OfKind(possible[kind].unit, possible[kind].is_told) for kind in KINDS}
+        self._kinds = {kind: _OfKind(possible[kind].unit, possible[kind].is_declared) for kind in KINDS}
         self._every = _OfKind(0.0, False)
         self._levels: dict[Event, Level] = {}
         self._inside: dict[str, tuple[float, int]] = {}
@@ -178,7 +180,7 @@ def is_single_product(event: Event) -> bool:
 
 
 def level_of(event: Event, apart: float, arrived: float, factor: float) -> Level | None:
-    """The level of a forward call; None if it tells nothing: no product in float32, a product with zero, or nothing
+    """The level of a forward call; None if it says nothing: no product in float32, a product with zero, or nothing
     that could be compared.
     """
     if event.direction != "forward" or not math.isfinite(apart) or not is_single_product(event):

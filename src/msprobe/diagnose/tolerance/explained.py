@@ -1,4 +1,4 @@
-"""Does what came in explain what is seen later?
+"""Do the inputs explain what is seen later?
 
 A tensor is as far apart where it is taken as where it was made. Calls that one side alone makes have no pair to be
 judged by; they may make a difference larger as others do, but not to what is no rounding in any type.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.tolerance import noise, units
 
-#: Statistics of one tensor and those of a part or a view of it may tell so differently how far apart it is.
+#: Statistics of one tensor and those of a part or a view of it may distinguish so differently how far it is.
 _SEEN_AGAIN = 4.0
 #: What a few calls make of a difference: SAFETY times the amplification of a module (see ``noise``).
 _OF_CHAIN = 64.0

@@ -106,7 +106,7 @@ def movement_limit(sizes: Iterable[float], leaves: Iterable[Any]) -> float:
 
 
 def is_moved_otherwise(part: float) -> bool:
-    """True if so large a part of what a step moved a weight by is apart that the weight alone tells."""
+    """True if so large a part of what a step moved a weight by is apart that the weight alone says."""
     return part > _MOVED_APART
 
 

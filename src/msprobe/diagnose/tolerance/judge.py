@@ -38,7 +38,7 @@ from msprobe.store.handed_through import has_own_backward
 #: ``same``: nothing differs. ``rounding``: inputs agree, results differ by no more than rounding may.
 #: ``explained``: the inputs differ, and the results by no more than that explains. ``unexplained``: the results differ
 #: by more than inputs and rounding explain.
-Status = Literal["same", "rounding", "explained", "unexplained"]
+PairStatus = Literal["same", "rounding", "explained", "unexplained"]
 
 
 #: The size that the gradient of a parameter would have without cancellation.
@@ -60,7 +60,7 @@ class Judged:
 
     event: Event
     partner: Event
-    status: Status = "same"
+    status: PairStatus = "same"
     inputs: list[Difference] = field(default_factory=list)
     parameters: list[Difference] = field(default_factory=list)
     outputs: list[Difference] = field(default_factory=list)
@@ -192,7 +192,7 @@ def _excuse(judged: Judged) -> None:
 def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     """True if the gradients of one side are not those of what the call was given: a call that returns its input as it
     is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
-    is that of the call before. Records of ours say so; of others the shapes tell it.
+    is that of the call before. Records of ours say so; of others the shapes say it.
     """
     found = pairing.other_nodes.get((event, partner))
     if found is None:
@@ -328,7 +328,7 @@ def judge(
     judged.input_difference = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
     for one in arriving:
         if not_finite(one.left) and math.isfinite(one.delta):
-            # A mask of infinities hides the statistics of what is beside them; what it was made from tells more.
+            # A mask of infinities hides the statistics of what is beside them; what it was made from says more.
             judged.input_difference = max(judged.input_difference, of_maker(one.left))
     judged.output_difference = _largest(changed)
     if arriving and operation(event.stem) in operators.CHOOSES:
@@ -372,7 +372,7 @@ def judge(
         # What stood in memory explains everything.
         judged.status, judged.allowed = "explained", max(judged.allowed, judged.output_difference)
     if comparer.crossing and judged.output_difference <= judged.allowed and any(map(_is_valued, outputs)):
-        # Arguments of one name may mean other things, and the result tells that these do not.
+        # Arguments of one name may mean other things, and the result says that these do not.
         judged.inputs = [one for one in judged.inputs if one.what != "argument"]
     return judged
 
@@ -420,7 +420,7 @@ def forward_delta(forward: Judged | None) -> float:
     return max(forward.input_difference, forward.output_difference) if forward is not None else 0.0
 
 
-def _status(judged: Judged) -> Status:
+def _status(judged: Judged) -> PairStatus:
     if not judged.changed_outputs:
         return "explained" if judged.changed_inputs else "same"
     if any(one.what == "not_finite" for one in judged.outputs):

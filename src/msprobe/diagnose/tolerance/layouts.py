@@ -37,7 +37,7 @@ _BIAS_OF_MEAN = 0.25
 #: What goes into a module may be so many times further apart than all that came out of modules before it; the same of
 #: a gradient, by what arrived at its module.
 _BETWEEN = 64.0
-#: In types with few digits what came in may be made so many times larger, as ``noise.amplification`` has it of modules;
+#: In types with few digits the inputs may be made so many times larger, as ``noise.amplification`` has it of modules;
 #: but nothing that large is rounding of its own.
 _OF_MODULE = 4.0
 _MOST_OF_MODULE = 0.3
@@ -47,7 +47,7 @@ _UNITS_OF_COPIES = 4.0
 #: A weight after a step, by what it was before.
 _OF_DRIFT = 4.0
 #: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
-_ASTRAY = 0.03
+_SHARE_OF_MOVEMENT = 0.03
 #: What is found after the first finding has to exceed what is allowed by so much.
 _AFTER_FINDING = 4.0
 #: Gradients this many times smaller than the largest count for that much less: one that is zero in exact arithmetic (of
@@ -55,14 +55,14 @@ _AFTER_FINDING = 4.0
 _SMALL = 0.1
 #: A factor of all gradients is made of a few numbers on either side (count, loss, norm, coefficient), each rounded by
 #: half a unit at most: of eight roundings three deviations come to 1.8 units (healthy layouts: at most 1.1). Norms of
-#: many elements tell it, of three parameters or more.
+#: many elements say it, of three parameters or more.
 _UNITS_OF_FACTOR = 2.0
 _LEAST_OF_FACTOR = 3
 #: So many of them must be off by it, but for so much of what it is off by.
 _MOST_HAVE_IT = 0.75
 _BUT_FOR = 0.5
 #: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
-#: weights that follow from gradients this many times smaller than the largest tell nothing.
+#: weights that follow from gradients this many times smaller than the largest say nothing.
 _NOTHING = 1e-4
 
 
@@ -103,7 +103,7 @@ def when_paired(unit: float) -> float:
     return min(_PAIRED * unit, _MOST_PAIRED)
 
 
-def mean_tells(alone: float, together: float, unit: float, count: int) -> bool:
+def mean_decides(alone: float, together: float, unit: float, count: int) -> bool:
     """True if the mean of a sum shows that ranks hold its terms: it is that of the whole, and that of one term alone is
     not. ``alone`` and ``together``: how far these means are from that of the whole, of the size of the elements;
     ``count``: of elements. A tensor whose mean is zero, as norms make it, is that of any terms.
@@ -140,7 +140,7 @@ def gradient_limit(own: float, reached: float, count: int, unit: float) -> float
 
 
 def _of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
-    """No more than the roundings since weights and data agreed, and what modules make of what came in."""
+    """No more than the roundings since weights and data agreed, and what modules make of the inputs."""
     if unit <= units.FINE:
         return allowed
     rounded = min(roundings.rounding_count_limit(count, unit), _MOST_OF_MODULE)
@@ -152,9 +152,9 @@ def after_finding(allowed: float, tainted: bool) -> float:
     return allowed * (_AFTER_FINDING if tainted else 1.0)
 
 
-def astray(moved: float) -> float:
+def layout_deviation(moved: float) -> float:
     """How far a weight may be apart by elements whose gradient is next to nothing. ``moved``: by the whole step."""
-    return _ASTRAY * moved
+    return _SHARE_OF_MOVEMENT * moved
 
 
 def counts(size: float, largest: float) -> float:

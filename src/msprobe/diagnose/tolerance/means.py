@@ -11,7 +11,7 @@ from msprobe.diagnose.tolerance import units
 #: Each element is rounded by a quarter of a unit on the average in one direction or the other, which a mean of many
 #: evens out (the second term); a kernel that sums with a bias leaves the first.
 _BIAS = 0.25
-#: A mean tells something if it is so many times larger than what one tensor's own rounding does.
+#: A mean says something if it is so many times larger than what one tensor's own rounding does.
 _CLEAR = 100.0
 #: Of bfloat16, and of types with fewer digits, one unit has to do as that margin.
 _COARSE = 2.0**-7
@@ -37,7 +37,7 @@ def error_of_mean(leaf: dict[str, Any]) -> float:
 
 
 def error_of_means(errors: float, sizes: float, unit: float) -> float:
-    """What a difference of means must exceed to tell something. ``unit``: of the rounding of the run, if gradients are
+    """What a difference of means must exceed to say something. ``unit``: of the rounding of the run, if gradients are
     kept in a finer type.
     """
     return max(errors * _CLEAR, sizes * unit)

@@ -44,7 +44,7 @@ _OF_QUOTIENTS = 1024.0
 
 
 def explained(own: float, factor: float = 1.0, arrived: float = 0.0, safety: float = SAFETY) -> float:
-    """How far the results of a call may be apart: by what it adds itself, and by what came in, times what it makes of
+    """How far the results of a call may be apart: by what it adds itself, and by the inputs, times what it makes of
     that (:func:`own_noise`, :func:`amplification`).
     """
     return safety * (own + factor * arrived)

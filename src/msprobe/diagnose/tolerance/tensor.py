@@ -7,10 +7,10 @@ from typing import Literal
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.tolerance import units
 
-Source = Literal["stored", "outside", "unseen", "lone_calls", "step_before"]
+DifferenceSource = Literal["stored", "outside", "unseen", "lone_calls", "step_before"]
 
 #: Units of the coarser type: :data:`~msprobe.diagnose.tolerance.noise.SAFETY` is what one call makes of one.
-_UNITS: dict[Source, float] = {
+_UNITS: dict[DifferenceSource, float] = {
     #: Weights and buffers before the first step: a checkpoint holds the same bits for both; the statistics that were
     #: recorded of them are sums.
     "stored": 4.0,
@@ -27,7 +27,7 @@ _UNITS: dict[Source, float] = {
 _OF_STEP = 8.0
 
 
-def is_another(difference: Difference, source: Source, measured: float = 0.0, unit: float = 0.0) -> bool:
+def is_another(difference: Difference, source: DifferenceSource, measured: float = 0.0, unit: float = 0.0) -> bool:
     """True if a tensor is further apart than rounding makes one that comes from there. ``measured``: how far a second
     healthy run was apart. ``unit``: of the coarsest type that it was computed in, where that is not its own.
     """

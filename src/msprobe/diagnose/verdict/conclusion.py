@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Effect, Result
+from msprobe.diagnose.evidence import Effect, ResultFact
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.origin.ledger import Suspect
@@ -20,7 +20,7 @@ from msprobe.diagnose.verdict.on_ranks import once
 from msprobe.messages import said
 
 MOST_FINDINGS = 100
-#: So many other arguments are told that the results do not show.
+#: So many other arguments are reported that the results do not show.
 _MOST_QUIET = 10
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
@@ -28,7 +28,7 @@ _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompu
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRank:
     """What came out for one step of one rank. ``left``: the gradients that candidate and reference leave behind."""
 
     step: int | None
@@ -46,7 +46,7 @@ class Compared:
     interrupted: tuple[str, ...] = ()
     values: bool = True
     lone: list[str] = field(default_factory=list)
-    #: Calls of one side alone and the like, which what came in explains as well: suspects if nothing else is.
+    #: Calls of one side alone and the like, which the inputs explain as well: suspects if nothing else is.
     doubts: list[Suspect] = field(default_factory=list)
     #: Why the step cannot be compared: other levels.
     unlike: str = ""
@@ -115,7 +115,7 @@ REASONS: tuple[Callable[[Suspect, Extent], bool], ...] = (
 
 
 def conclude(
-    results: Sequence[Compared], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
+    results: Sequence[ComparedRank], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
 ) -> tuple[Status, list[Finding]]:
     """What the suspects of a step amount to: status, and findings in order. ``reach_later``: how far differences reach
     in the next step, if there is one (``goes_on``).
@@ -138,7 +138,7 @@ def conclude(
         if extent.is_harmless and quiet:
             return "harmless", [replace(suspect.finding, harmless=True) for suspect in once(quiet)[:_MOST_QUIET]]
         if extent.size <= extent.agreeing:
-            return "agree", []  # if something does differ, the next step tells what
+            return "agree", []  # if something does differ, the next step says what
     ordered = in_order_of_weight(found)
     counts = unknown or any(holds(suspect, extent) for suspect in ordered for holds in REASONS)
     harmless = extent.is_harmless and not counts
@@ -146,7 +146,7 @@ def conclude(
     return "harmless" if harmless else "diverged", findings
 
 
-def _extent(results: Sequence[Compared]) -> Extent:
+def _extent(results: Sequence[ComparedRank]) -> Extent:
     agreeing = [agreeing_of(result) for result in results]
     if not all(map(math.isinf, agreeing)):
         agreeing = list(map(rounding_of, results))
@@ -174,30 +174,30 @@ def in_order_of_weight(found: Sequence[Suspect]) -> list[Suspect]:
             return 0
         return 1 + is_rounding(suspect) if suspect.clear else 3
 
-    # What a step before leaves of rounding in the weights tells nothing beside what is clear.
+    # What a step before leaves of rounding in the weights says nothing beside what is clear.
     kept = [one for one in found if one.clear or not clear or one.finding.kind != "weights"]
     return sorted(kept, key=weight)
 
 
-def allowed_of(result: Compared) -> float:
+def allowed_of(result: ComparedRank) -> float:
     """What loss, gradients and weights of a step may be apart by rounding."""
     return effect.later(result.tolerance) if result.carried else result.tolerance
 
 
-def agreeing_of(result: Compared) -> float:
+def agreeing_of(result: ComparedRank) -> float:
     """What they may be apart by where no call is to blame: where rows explain all that differs, by anything."""
     if result.reach.explained and not any(suspect.clear for suspect in result.suspects):
         return math.inf
     return rounding_of(result)
 
 
-def rounding_of(result: Compared) -> float:
+def rounding_of(result: ComparedRank) -> float:
     """What rounding in all calls may do to them: kernels of two frameworks all differ a little."""
     allowed = allowed_of(result)
     return frameworks.where_all_agree(allowed) if result.crossing else allowed
 
 
-def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[Compared]) -> list[Suspect]:
+def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[ComparedRank]) -> list[Suspect]:
     """The suspects of an effect beyond rounding, with what may be behind it that none of them explains: what one side
     does alone, and where it grows most.
     """
@@ -218,7 +218,7 @@ def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[Compared]) 
 
 def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     """The first difference, which is within rounding by itself, with what comes of it."""
-    whole = beyond.finding.fact(Result) if beyond is not None else None
+    whole = beyond.finding.fact(ResultFact) if beyond is not None else None
     if whole is None:
         return first
     text = said(
@@ -244,7 +244,7 @@ def is_rounding(suspect: Suspect) -> bool:
     """True if a result is no further apart than rounding may make it, though a call that gives the same bits elsewhere
     should not: whatever is further apart goes first.
     """
-    result = suspect.finding.fact(Result)
+    result = suspect.finding.fact(ResultFact)
     within = result is not None and suspect.finding.kind in _MEASURED and result.is_explained
     return within and not suspect.decisive
 
@@ -253,7 +253,7 @@ def is_wrong(suspect: Suspect) -> bool:
     """True if a call gives a result that its inputs, which agree, cannot give: that is no harmless difference, however
     small it has become where it is looked at.
     """
-    finding, result = suspect.finding, suspect.finding.fact(Result)
+    finding, result = suspect.finding, suspect.finding.fact(ResultFact)
     if not suspect.clear or finding.kind != "computation" or result is None or result.input_difference != 0.0:
         return False
     # Where something differed before, what looks alike may be apart by rounding.
@@ -266,17 +266,17 @@ def _is_argument(suspect: Suspect) -> bool:
 
 def _is_judged(suspect: Suspect) -> bool:
     """True unless anything may come out of the call, because other rows come in."""
-    result = suspect.finding.fact(Result)
+    result = suspect.finding.fact(ResultFact)
     return result is None or math.isfinite(result.explained)
 
 
 def stands_out(suspect: Suspect) -> bool:
     """True if another argument makes a result differ by more than rounding does in the type of the call."""
-    result = suspect.finding.fact(Result)
+    result = suspect.finding.fact(ResultFact)
     return _is_argument(suspect) and result is not None and not result.is_explained and math.isfinite(result.difference)
 
 
-def across_ranks(results: Iterable[Compared]) -> list[Suspect]:
+def across_ranks(results: Iterable[ComparedRank]) -> list[Suspect]:
     """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
     found: list[tuple[int, float, Suspect]] = []
     for result in results:

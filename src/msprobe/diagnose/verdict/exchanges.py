@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from msprobe.diagnose.measured.judge import is_settled
-from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.conclusion import ComparedRank
 
 _Key = tuple[str, tuple[int, ...]]
 
 
-def settle_exchanges(results: Sequence[Compared]) -> list[Compared]:
+def settle_exchanges(results: Sequence[ComparedRank]) -> list[ComparedRank]:
     """The results of all ranks of a step without what was said of collectives that are explained. Where a rank of a
     group was not compared, or what it puts in is not known, nothing is said of one, and it explains nothing either.
     """

@@ -35,7 +35,7 @@ def note_of_micro_batches(pairing: Pairing) -> list[str]:
 
 
 def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
-    """The shape of what each pass of the first module takes, and what tells it from others."""
+    """The shape of what each pass of the first module takes, and what distinguishes it from others."""
     found: list[tuple[tuple[int, ...], Hashable]] = []
     first = ""
     for event in timeline:

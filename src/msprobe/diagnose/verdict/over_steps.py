@@ -6,16 +6,16 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from msprobe.diagnose.evidence import EffectLater, NoEffect, OtherArguments
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.messages import said
 
 #: What is done otherwise, in every step: each is the same difference again.
-_SETTINGS: frozenset[Kind] = frozenset(("argument", "dtype", "structure", "optimizer"))
+_SETTINGS: frozenset[FindingKind] = frozenset(("argument", "dtype", "structure", "optimizer"))
 
 
-def tell_over_steps(findings: Sequence[Finding], steps: int, effect: float) -> list[Finding]:
+def findings_over_steps(findings: Sequence[Finding], steps: int, effect: float) -> list[Finding]:
     """The findings of a run of which ``steps`` steps were compared: a setting that differs from an earlier step on than
-    its effect is told where it is first there, and of what is harmless, in how many steps no effect was measured.
+    its effect is reported where it is first there, and of what is harmless, in how many steps no effect was measured.
     ``effect``: how far loss, gradients and weights are apart, which may be by rounding.
     """
     measured = NoEffect(steps, effect)
@@ -37,7 +37,7 @@ def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
 
 
 def _setting(finding: Finding) -> Hashable:
-    """What tells that a finding of another step is of the same difference."""
+    """What says that a finding of another step is of the same difference."""
     return finding.kind, finding.where, finding.module, finding.rank, str(finding.fact(OtherArguments))
 
 

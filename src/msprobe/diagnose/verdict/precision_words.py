@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msprobe.diagnose.tolerance.declared_units import KINDS, SEVEN_BITS, Multiplication, declared_unit, device_of
-from msprobe.messages import said
+from msprobe.messages import joined, said
 
 _WORK: dict[Multiplication, str] = {
     "product": "multiplies float32 matrices",
@@ -28,7 +28,7 @@ _AUTOCAST = "autocast."
 
 
 def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[str, ...]:
-    """One sentence for each difference; nothing where one side tells nothing. What weighs most comes first."""
+    """One sentence for each difference; nothing where one side says nothing. What weighs most comes first."""
     if not candidate or not reference:
         return ()
     sides = candidate, reference
@@ -81,7 +81,7 @@ def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> 
     if mine == theirs:
         return ""
     words = [
-        said("under-autocast-to", " and ".join(sorted(one))) if one else "without autocast" for one in (mine, theirs)
+        said("under-autocast-to", joined(" and ", sorted(one))) if one else "without autocast" for one in (mine, theirs)
     ]
     return said("autocast-differs", words[0], words[1])
 

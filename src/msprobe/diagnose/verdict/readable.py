@@ -18,8 +18,8 @@ def readable_verdict(
 ) -> tuple[Verdict, StrPath, StrPath]:
     """What ``compare`` says of two dumps, and the dumps without the parts that it could not read.
 
-    These parts are told in the notes, and counted in the summary (``unread``). Raises what ``compare`` raises if that
-    is no fault of single parts, or nothing is left to compare.
+    These parts are reported in the notes, and counted in the summary (``unread``). Raises what ``compare`` raises if
+    that is no fault of single parts, or nothing is left to compare.
     """
     one, other = open_dump(candidate), open_dump(reference)
     lost = {"candidate": _lost(one, other), "reference": _lost(other, one)}

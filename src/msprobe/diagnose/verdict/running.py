@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
-from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, agreeing_of, rounding_of
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, ComparedRank, agreeing_of, rounding_of
 from msprobe.diagnose.verdict.recordings import is_little
 from msprobe.messages import Wording, said
 from msprobe.store.damage import place_in_words
@@ -48,7 +48,7 @@ class Counts:
         self._tolerance = 0.0
         self._calls_explain_effect = False
 
-    def add(self, results: Sequence[Compared]) -> None:
+    def add(self, results: Sequence[ComparedRank]) -> None:
         """One step more, with these of its ranks."""
         self.steps += bool(results)
         self.parts += len(results)
@@ -108,7 +108,7 @@ class Running:
         self._harmless_left_out = 0
         self._first_reach = self._later_reach = 0.0
 
-    def add(self, results: Sequence[Compared]) -> list[Compared]:
+    def add(self, results: Sequence[ComparedRank]) -> list[ComparedRank]:
         """Fold the ranks of a step in; gives those that can be compared."""
         why_not = [_why_not(result) for result in results]
         step = results[0].step
@@ -131,7 +131,7 @@ class Running:
             self._is_apart(step)
         return usable
 
-    def _add_remarks(self, result: Compared, begun: bool) -> None:
+    def _add_remarks(self, result: ComparedRank, begun: bool) -> None:
         self.crossing |= result.crossing
         if begun:
             self._later_reach = max(self._later_reach, result.reach.size)
@@ -159,7 +159,7 @@ class Running:
                 self._unread.setdefault(side, Places()).add(file)
 
     def leave_out(self, step: Step, why: str, ranks: int = 1) -> None:
-        """Tell that a step of both sides is not compared at all."""
+        """Say that a step of both sides is not compared at all."""
         self._whole_steps += 1
         self.not_compared.append(step)
         if why != _NOTHING_RECORDED:
@@ -237,18 +237,18 @@ class Running:
         return summary
 
 
-def _why_not(result: Compared) -> str:
+def _why_not(result: ComparedRank) -> str:
     """Why one rank of a step says nothing of how the runs compare; empty if it does."""
     if result.unlike:
         return result.unlike
-    # What an interruption left is told as that.
+    # What an interruption left is reported as that.
     if result.summary["pairs"] or result.interrupted:
         return ""
     alone = result.summary.get("candidate_only", 0) + result.summary.get("reference_only", 0)
     return _NO_PAIR if alone else _NOTHING_RECORDED
 
 
-def _is_apart(result: Compared) -> bool:
+def _is_apart(result: ComparedRank) -> bool:
     return any(result.summary.get(key) for key in ("unexplained", "candidate_only", "reference_only"))
 
 

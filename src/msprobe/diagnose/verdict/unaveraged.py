@@ -1,8 +1,8 @@
 """Gradients that one side never puts together over its ranks: the wrapper around the model is passed by, its hooks are
-lost, or it is told not to (``no_sync``).
+lost, or it is asked not to (``no_sync``).
 
 The mean of a mean is the mean of the means. So where the ranks of one side get the same gradient each, and those of the
-other side get their own, the means of these tell whether they are the terms of the first.
+other side get their own, the means of these say whether they are the terms of the first.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from msprobe.diagnose.effect.leftover import Left
-from msprobe.diagnose.evidence import Because, Fact, Listed, Seen, as_json
+from msprobe.diagnose.evidence import Because, Fact, Listed, SeenFact, as_json
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import means
-from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.messages import said
 
 _SIDES = ("candidate", "reference")
@@ -32,7 +32,7 @@ class Unaveraged:
     word: str
 
 
-def name_unaveraged(results: Sequence[Compared], found: Sequence[Suspect]) -> list[Suspect]:
+def name_unaveraged(results: Sequence[ComparedRank], found: Sequence[Suspect]) -> list[Suspect]:
     """The suspects of a step. Those that say of a gradient that it is not what the backward pass brought become one,
     where the ranks show that nothing put their gradients together. ``found``: in order.
     """
@@ -66,7 +66,7 @@ def name_unaveraged(results: Sequence[Compared], found: Sequence[Suspect]) -> li
 
 
 def _of_seen(facts: Iterable[Fact]) -> list[Fact]:
-    return [fact for fact in facts if isinstance(fact, Seen)]
+    return [fact for fact in facts if isinstance(fact, SeenFact)]
 
 
 def _of_place(finding: Finding) -> dict[str, Any]:
@@ -75,20 +75,20 @@ def _of_place(finding: Finding) -> dict[str, Any]:
     return {key: value for key, value in finding.evidence.items() if key not in facts}
 
 
-def _unaveraged(results: Sequence[Compared]) -> Unaveraged | None:
+def _unaveraged(results: Sequence[ComparedRank]) -> Unaveraged | None:
     if len(results) < 2:
         return None
     for number, side in enumerate(_SIDES):
         own = [result.left[number] for result in results]
         whole = [result.left[1 - number] for result in results]
-        names = [name for name in own[0] if _is_told(name, own, whole)]
+        names = [name for name in own[0] if _is_reported(name, own, whole)]
         for word, factor in (("mean", 1 / len(results)), ("sum", 1.0)):
             if names and means.are_terms(*_misfits(names, own, whole[0], factor)):
                 return Unaveraged(side, tuple(names), word)
     return None
 
 
-def _is_told(name: str, own: Sequence[Mapping[str, Left]], whole: Sequence[Mapping[str, Left]]) -> bool:
+def _is_reported(name: str, own: Sequence[Mapping[str, Left]], whole: Sequence[Mapping[str, Left]]) -> bool:
     """True if the means of a gradient show that each rank of one side has its own, and those of the other the same."""
     if not all(name in rank for rank in (*own, *whole)):
         return False

@@ -177,7 +177,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with open_regular(path) as file:
             if not os.fstat(file.fileno()).st_size:
-                raise InvalidInputError(f'"{path}" is empty.')
+                raise InvalidInputError(said("file-is-empty", path))
             # Not closed by hand: an error on its way may still hold a view of it.
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_message(path, data)
@@ -217,7 +217,7 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
 
 
 def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> Tensor:
-    from msprobe.environment.checkpoint.tensors import Cut
+    from msprobe.environment.checkpoint.tensors import TensorSlice
 
     flat = joined(parts, 0)
     dims = () if dims == (0,) and flat.numel == 1 else dims
@@ -225,7 +225,7 @@ def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tupl
         raise InvalidInputError(said("mindspore-parameter-size-wrong", path, tag[:80], flat.numel, list(dims)))
     if len(parts) == 1:
         return FileTensor(dims, parts[0].dtype, path, parts[0].start, parts[0].count)
-    return Cut(dims, flat.dtype, flat, 0, flat.numel)
+    return TensorSlice(dims, flat.dtype, flat, 0, flat.numel)
 
 
 def _tensor_fields(data: memoryview, place: slice) -> tuple[tuple[int, ...], str, slice]:

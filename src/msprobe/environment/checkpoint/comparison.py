@@ -14,10 +14,10 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
 from msprobe.environment.checkpoint.copies import without_copies
-from msprobe.environment.checkpoint.keys import of_common_keys, with_keys_of, without_words_of_one_optimizer
+from msprobe.environment.checkpoint.keys import with_common_keys, with_keys_of, without_words_of_one_optimizer
 from msprobe.environment.checkpoint.measuring import MeasureKind, Measures, measure
 from msprobe.environment.checkpoint.naming import (
-    Pair,
+    ParameterPair,
     apply_map,
     in_same_words,
     pair_up,
@@ -52,7 +52,7 @@ _MAY_BE_EXCHANGED: frozenset[MeasureKind] = frozenset({"changed", "permuted", "s
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckpointRequest:
     """What to compare.
 
     ``names``: ``auto``, ``none`` or a YAML file of names. ``sections``: weights alone, or what else. ``earlier``: a
@@ -69,7 +69,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CheckpointComparison:
     """The answer: rows with what matters first."""
 
     first: Checkpoint
@@ -101,12 +101,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Job:
-    pairs: tuple[tuple[Section, Pair, Tensor | None], ...]
+    pairs: tuple[tuple[Section, ParameterPair, Tensor | None], ...]
 
 
 def compare_checkpoints(
-    request: Request, workers: Workers = ALONE, progress: Callable[[str], None] = lambda text: None
-) -> Comparison:
+    request: CheckpointRequest, workers: Workers = ALONE, progress: Callable[[str], None] = lambda text: None
+) -> CheckpointComparison:
     """Compare two checkpoints; raises MsprobeError with what is wrong with each of the inputs."""
     first, second, earlier = _open(request)
     if request.names == "auto":
@@ -125,7 +125,7 @@ def compare_checkpoints(
         for one in (first, second)
         for name, why in one.unread.items()
     ]
-    work: list[tuple[Section, Pair, Tensor | None]] = []
+    work: list[tuple[Section, ParameterPair, Tensor | None]] = []
     rows: list[Measures] = []
     for section in request.sections:
         one, two = first.section(section), second.section(section)
@@ -140,7 +140,7 @@ def compare_checkpoints(
         if section in ("optimizer", "other"):
             two = with_keys_of(one, two)
         if section == "other":
-            one, two, alone = of_common_keys(one, two)
+            one, two, alone = with_common_keys(one, two)
             not_read += [
                 NotRead(
                     said("what-of-checkpoint", key, (first, second)[side].path),
@@ -159,10 +159,11 @@ def compare_checkpoints(
                 work.append((section, pair, before.get(pair.name) if section == "weights" else None))
     jobs = list(_jobs(work))
 
-    def tell(number: int) -> None:
-        progress(said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]), number + 1, len(jobs)))
+    def show_count(number: int) -> None:
+        what = said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]))
+        progress(said("job-of-jobs", what, number + 1, len(jobs)))
 
-    for found in engine.run(_measure, jobs, workers, tell):
+    for found in engine.run(_measure, jobs, workers, show_count):
         rows += found
     rows, remarks = _by_number(rows, first, second)
     notes += remarks
@@ -173,7 +174,7 @@ def compare_checkpoints(
     if request.sections == SECTIONS:
         more += _facts(first, second)
     read = Counter(row.section for row in rows if row.kind != "unreadable")
-    return Comparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
+    return CheckpointComparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
 
 
 def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
@@ -198,7 +199,7 @@ def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> t
     found = []
     for key, (name, tensor) in sides[0].items():
         other, partner = sides[1][key]
-        found.append(_measure_pair("optimizer", Pair(other if name == key else name, tensor, partner), None))
+        found.append(_measure_pair("optimizer", ParameterPair(other if name == key else name, tensor, partner), None))
     if sum(row.kind not in HARMLESS for row in found) >= bad:
         return rows, []
     return [row for row in rows if row.section != "optimizer"] + found, [said("states-paired-by-number")]
@@ -213,11 +214,13 @@ def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
     ]
     if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
         apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
-    some = "; ".join(apart[:_MOST_FACTS]) + (f"; and {len(apart) - _MOST_FACTS} more" if apart[_MOST_FACTS:] else "")
+    some = joined("; ", apart[:_MOST_FACTS]) + (
+        said("so-many-more-behind", len(apart) - _MOST_FACTS) if apart[_MOST_FACTS:] else ""
+    )
     return [said("facts-differ", some)] if apart else []
 
 
-def _of_common_ranks(pairs: list[Pair]) -> tuple[list[Pair], list[str]]:
+def _of_common_ranks(pairs: list[ParameterPair]) -> tuple[list[ParameterPair], list[str]]:
     """Random states of ranks that both sides have; a layout of more ranks has more of them."""
     sides: tuple[set[str], set[str]] = set(), set()
     for pair in pairs:
@@ -239,7 +242,7 @@ def _rank_of(name: str) -> str:
     return found[1] + ".".join(name[found.end() :].split(".")[: found[2].count(".") + 1])
 
 
-def _open(request: Request) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
+def _open(request: CheckpointRequest) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
     found: list[Checkpoint | None] = []
     problems: list[MsprobeError] = []
     for path in (request.first, request.second, request.earlier):
@@ -256,8 +259,8 @@ def _open(request: Request) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
     return first, second, earlier
 
 
-def _jobs(work: list[tuple[Section, Pair, Tensor | None]]) -> Iterator[_Job]:
-    some: list[tuple[Section, Pair, Tensor | None]] = []
+def _jobs(work: list[tuple[Section, ParameterPair, Tensor | None]]) -> Iterator[_Job]:
+    some: list[tuple[Section, ParameterPair, Tensor | None]] = []
     size = 0
     for one in work:
         nbytes = sum(tensor.nbytes for tensor in (one[1].first, one[1].second) if tensor is not None)
@@ -274,7 +277,7 @@ def _measure(job: _Job) -> list[Measures]:
     return [_measure_pair(*one) for one in job.pairs]
 
 
-def _measure_pair(section: Section, pair: Pair, earlier: Tensor | None) -> Measures:
+def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None) -> Measures:
     first, second = pair.first, pair.second
     assert first is not None
     assert second is not None
@@ -304,7 +307,7 @@ def _differing(tensor: Tensor) -> tuple[str, ...]:
     return tensor.differing() if isinstance(tensor, Replicas) else ()
 
 
-def _alone(section: Section, pair: Pair) -> Measures:
+def _alone(section: Section, pair: ParameterPair) -> Measures:
     """What one side alone has: the second lacks it (missing), or the first does (extra)."""
     one, two = pair.first, pair.second
     return Measures(
@@ -320,12 +323,12 @@ def _alone(section: Section, pair: Pair) -> Measures:
 _Place = tuple[str, str]
 
 
-def _exchanged(rows: list[Measures], work: list[tuple[Section, Pair, Tensor | None]]) -> list[Measures]:
+def _exchanged(rows: list[Measures], work: list[tuple[Section, ParameterPair, Tensor | None]]) -> list[Measures]:
     """Of what changed, that which has what stands elsewhere on the other side: two norms, or layers in another order.
 
     ``exchanged`` are those whose places make a circle; one that was written over has its source in the detail.
     """
-    pairs: dict[_Place, Pair] = {(section, pair.name): pair for section, pair, _ in work}
+    pairs: dict[_Place, ParameterPair] = {(section, pair.name): pair for section, pair, _ in work}
     by_norm: dict[tuple[Any, ...], list[Measures]] = {}
     for row in rows:
         # A single number is that of others by chance.

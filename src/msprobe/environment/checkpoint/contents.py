@@ -308,7 +308,7 @@ def small_file(path: str) -> bytes:
     return data
 
 
-def inside(folder: str, name: object, told_by: str) -> str:
+def inside(folder: str, name: object, named_by: str) -> str:
     """The path of a file that a checkpoint names, which must lie in the folder of the checkpoint.
 
     Raises InvalidInputError for one that leads out of it, PathError for one that is missing.
@@ -316,7 +316,7 @@ def inside(folder: str, name: object, told_by: str) -> str:
     cache = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(folder))), "blobs")
     # A cache of downloads has snapshots/NAME beside blobs, and links to them.
     is_of_cache = os.path.basename(os.path.dirname(os.path.abspath(folder))) == "snapshots"
-    path = file_names.inside(folder, name, told_by, (cache,) if is_of_cache else ())
+    path = file_names.inside(folder, name, named_by, (cache,) if is_of_cache else ())
     if not os.path.isfile(path):
-        raise PathError(said("named-file-missing", path, told_by))
+        raise PathError(said("named-file-missing", path, named_by))
     return path

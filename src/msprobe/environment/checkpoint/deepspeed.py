@@ -26,7 +26,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Cut, Tensor, joined
+from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import Wording, said
@@ -230,7 +230,7 @@ def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ..
         whole = joined(tuple(_flat(one[number]) for one in groups), 0)
         place = 0
         for name, shape in group.items():
-            result[name] = Cut(shape, whole.dtype, whole, place, prod(shape))
+            result[name] = TensorSlice(shape, whole.dtype, whole, place, prod(shape))
             place += prod(shape)
     return result
 
@@ -241,9 +241,9 @@ def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ..
     place = 0
     for name, shape in ((name, shape) for group in shapes for name, shape in group.items()):
         share = -(-prod(shape) // len(ranks))
-        parts = tuple(Cut((share,), one.dtype, one, place, share) for one in ranks)
+        parts = tuple(TensorSlice((share,), one.dtype, one, place, share) for one in ranks)
         whole = joined(parts, 0)
-        result[name] = Cut(shape, whole.dtype, whole, 0, prod(shape))
+        result[name] = TensorSlice(shape, whole.dtype, whole, 0, prod(shape))
         place += share
     return result
 
@@ -265,7 +265,7 @@ def _rest(found: Checkpoint, first: dict[str, Any], states: dict[int, Any], modu
                 found.weights[name] = parts[0]
             else:
                 whole = joined(tuple(map(_flat, parts)), 0)
-                found.weights[name] = Cut(shapes[name], whole.dtype, whole, 0, prod(shapes[name]))
+                found.weights[name] = TensorSlice(shapes[name], whole.dtype, whole, 0, prod(shapes[name]))
     shared = first.get("shared_params")
     pairs = shared.items() if isinstance(shared, dict) else shared if isinstance(shared, list) else ()
     for pair in pairs:

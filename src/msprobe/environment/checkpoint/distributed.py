@@ -24,7 +24,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Piece, Pieces, Tensor, slices
+from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Tensor, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError, reason_of
@@ -176,13 +176,13 @@ def _section(name: str) -> tuple[Section, str]:
     return section, name
 
 
-def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> Piece:
+def _piece(path: str, name: str, kind: str, offsets: Any, sizes: Any, places: dict[Any, Any]) -> PlacedBlock:
     if not isinstance(offsets, tuple) or not isinstance(sizes, tuple) or not _whole((*offsets, *sizes)):
         raise InvalidInputError(said("distributed-block-without-place", path, name[:80]))
     file, begin, length = _place(path, name, places.get(offsets))
     if prod(sizes) * ELEMENT_TYPES[kind].bytes > length:
         raise InvalidInputError(said("distributed-block-size-wrong", path, name[:80], list(sizes)[:32], length))
-    return Piece(offsets, _Entry(sizes, kind, file, begin, length))
+    return PlacedBlock(offsets, _Entry(sizes, kind, file, begin, length))
 
 
 def _place(path: str, name: str, place: Any) -> tuple[str, int, int]:

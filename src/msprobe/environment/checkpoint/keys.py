@@ -42,7 +42,7 @@ def _cut(named: Named, words: str) -> Named:
     return {name.removeprefix(words): tensor for name, tensor in named.items()} if words else named
 
 
-def of_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]]]:
+def with_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]]]:
     """Both without what one side alone has under its key; and (side, key) of that, where it has more than numbers."""
     sides = [_below(one) for one in (first, second)]
     alone = [(at, key) for at, side in enumerate(sides) for key in side if key not in sides[1 - at]]

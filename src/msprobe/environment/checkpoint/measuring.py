@@ -101,7 +101,7 @@ def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
             "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
         )
         return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)
-    return replace(found, kind="other shape", detail=f"{list(a.shape)} and {list(b.shape)}")
+    return replace(found, kind="other shape", detail=said("fields-and", str(list(a.shape)), str(list(b.shape))))
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -244,7 +244,7 @@ def _row_order(rows: Array) -> Array:
 def _scaled(found: Measures, factor: float | None) -> Measures:
     if factor is None or factor == 0 or found.cosine is None or found.l2 is None or found.numel[0] < 4:
         return found
-    # What is left over after scaling is the sine of the angle; it cannot be told from rounding below this.
+    # What is left over after scaling is the sine of the angle; it cannot be distinguished from rounding below this.
     slack = max(16 * max(UNIT.get(kind or "", 0.0) for kind in found.dtype), 1e-7)
     sine = math.sqrt(max(0.0, 1 - found.cosine * found.cosine))
     if sine > slack or abs(factor - 1) <= 16 * slack:

@@ -127,7 +127,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
     missing = [os.path.join(place, name, _FILES[0]) for name in expected if name not in files]
     if missing and not allow_missing:
         some = ", ".join(f'"{one}"' for one in missing[:5])
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        more = said("and-more-of", len(missing) - 5) if len(missing) > 5 else ""
         raise PathError(said("megatron-files-missing", some, more))
     states = {}
     for number, (name, path) in enumerate(files.items()):
@@ -277,7 +277,7 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
 
 
 def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
-    """Random states, which belong to one rank each, under its folder's name; and what else the first rank tells."""
+    """Random states, which belong to one rank each, under its folder's name; and what else the first rank says."""
     names = {rank: name for name, rank in _names(ranks.sizes).items()}
     walk = Walk()
     for rank, state in sorted(ranks.states.items()):

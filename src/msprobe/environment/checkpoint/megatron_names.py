@@ -104,7 +104,7 @@ def is_vocabulary(name: str) -> bool:
 def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int, ...]:
     """What a shard with ``rows`` rows of Mamba's joint projection holds, and its convolution: sizes of z, x, B, C, dt.
 
-    Nothing for other parameters, and where the arguments do not tell.
+    Nothing for other parameters, and where the arguments do not say.
     """
     is_projection = "mixer.in_proj.weight" in name
     if not is_projection and "mixer.conv1d" not in name:
@@ -142,7 +142,7 @@ def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def is_gated(shapes: dict[str, tuple[int, ...]], settings: dict[str, Any]) -> bool:
-    """Do the first layers of MLPs hold a gate and what is gated? Shapes of one rank tell, else the arguments."""
+    """Do the first layers of MLPs hold a gate and what is gated? Shapes of one rank say, else the arguments."""
     for name, first in shapes.items():
         second = shapes.get(name.replace("linear_fc1", "linear_fc2"))
         if name.endswith("linear_fc1.weight") and second and len(first) == len(second) == 2:

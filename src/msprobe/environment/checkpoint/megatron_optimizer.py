@@ -17,7 +17,7 @@ import numpy as np
 from msprobe.environment.checkpoint.contents import leaves, put
 from msprobe.environment.checkpoint.megatron_names import is_expert
 from msprobe.environment.checkpoint.optimizer_states import MASTER, by_parameter
-from msprobe.environment.checkpoint.tensors import Cut, Tensor, rows_of
+from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, rows_of
 from msprobe.errors import InvalidInputError
 
 Chunks = dict[int, dict[str, Tensor]]
@@ -106,7 +106,7 @@ def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str],
                 continue
             return {
                 (chunk, name): {
-                    moment: Cut(one.shape, values.dtype, values, starts[at], prod(one.shape))
+                    moment: TensorSlice(one.shape, values.dtype, values, starts[at], prod(one.shape))
                     for moment, values in buffer.items()
                 }
                 for at, (chunk, name, one) in enumerate(share)

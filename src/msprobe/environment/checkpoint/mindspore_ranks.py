@@ -16,7 +16,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.array_files import read_mindspore, read_safetensors
 from msprobe.environment.checkpoint.contents import Checkpoint
-from msprobe.environment.checkpoint.tensors import Piece, Pieces, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Replicas, Tensor
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import numbers, placed_fields, signed
@@ -56,7 +56,7 @@ def is_mindspore_ranks(names: list[str]) -> bool:
 
 
 def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
-    """Open such a folder; ``section`` tells the section and the name of a parameter. Raises PathError,
+    """Open such a folder; ``section`` says the section and the name of a parameter. Raises PathError,
     InvalidInputError.
     """
     ranks = {int(match[1]): name for name in os.listdir(folder) if (match := _RANK.match(name))}
@@ -90,7 +90,7 @@ def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
         if (match := _SAVED.match(name)) and not _STRATEGY.match(name)
     ]
     if not saved:
-        raise PathError(f'"{folder}" holds no .ckpt and no .safetensors.')
+        raise PathError(said("mindspore-rank-empty", folder))
     (_, step), name = max(saved)
     if len(saved) > 1:
         found.notes.append(said("last-of-checkpoints", len(saved), folder, name))
@@ -180,6 +180,6 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     shape = [size * count for size, count in zip(first.shape, parts, strict=True)]
     shape[0] *= layout.shards
     try:
-        return Pieces(tuple(shape), first.dtype, tuple(Piece(at, one) for at, one in blocks.items()))
+        return Pieces(tuple(shape), first.dtype, tuple(PlacedBlock(at, one) for at, one in blocks.items()))
     except InvalidInputError as problem:
         raise InvalidInputError(said("parameter-of-folder-wrong", folder, name[:80], problem.message)) from problem

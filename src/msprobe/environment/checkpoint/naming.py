@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, small_file
-from msprobe.environment.checkpoint.tensors import Cut, Rows, Tensor
+from msprobe.environment.checkpoint.tensors import QkvRows, Tensor, TensorSlice
 from msprobe.errors import InvalidInputError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.patterns import Pattern, compile_pattern
@@ -55,7 +55,7 @@ _HF_TOP = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class ParameterPair:
     """One parameter of each side; None where a side does not have it. ``name`` is that of the first side that has
     it.
     """
@@ -66,7 +66,7 @@ class Pair:
     other_name: str | None = None
 
 
-def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool = True) -> list[Pair]:
+def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool = True) -> list[ParameterPair]:
     """Every parameter of either side once, in the order of the first.
 
     Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
@@ -95,11 +95,13 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool 
     pairs = []
     for name, tensor in first.items():
         other = partner.get(name)
-        pairs.append(Pair(name, tensor, None if other is None else second[other], other if other != name else None))
-    return pairs + [Pair(name, None, tensor) for name, tensor in second.items() if name not in taken]
+        pairs.append(
+            ParameterPair(name, tensor, None if other is None else second[other], other if other != name else None)
+        )
+    return pairs + [ParameterPair(name, None, tensor) for name, tensor in second.items() if name not in taken]
 
 
-def pair_up_below_keys(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[Pair]:
+def pair_up_below_keys(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[ParameterPair]:
     """As :func:`pair_up`, for what stands below several keys: each by itself, as each may have wrappers of its own."""
     sides: list[dict[str, dict[str, Tensor]]] = [{}, {}]
     for side, named in zip(sides, (first, second), strict=True):
@@ -295,7 +297,7 @@ def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Name
         half = tensor.shape[0] // 2
         shape = (half, *tensor.shape[1:])
         return [
-            (name.replace(".linear_fc1.", f".{word}."), Cut(shape, tensor.dtype, tensor, begin, half))
+            (name.replace(".linear_fc1.", f".{word}."), TensorSlice(shape, tensor.dtype, tensor, begin, half))
             for word, begin in (("gate_proj", 0), ("up_proj", half))
         ]
     return [(name, tensor)]
@@ -310,6 +312,6 @@ def _query_key_value(name: str, tensor: Tensor, groups: int, each: int) -> list[
     found = []
     for word, begin, end in (("q", 0, each), ("k", each, each + 1), ("v", each + 1, each + 2)):
         shape = (groups * (end - begin) * wide, *tensor.shape[1:])
-        part = Rows(shape, tensor.dtype, tensor, seen, begin * wide, end * wide)
+        part = QkvRows(shape, tensor.dtype, tensor, seen, begin * wide, end * wide)
         found.append((name.replace("self_attention.linear_qkv.", f"self_attn.{word}_proj."), part))
     return found

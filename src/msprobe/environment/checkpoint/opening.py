@@ -209,7 +209,7 @@ def _open_file(path: str) -> Checkpoint:
     with open_regular(path) as file:
         head = file.read(16)
     if not head:
-        raise InvalidInputError(f'"{path}" is empty.')
+        raise InvalidInputError(said("file-is-empty", path))
     readers: dict[str, Callable[[str], dict[str, Tensor]]] = {
         ".safetensors": read_safetensors,
         ".npz": read_numpy,

@@ -114,7 +114,7 @@ def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[st
 
 
 def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Groups]:
-    """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are told)."""
+    """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are given)."""
     found: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for name, tensor in states.items():
         match = _GROUP.fullmatch(name)
@@ -218,8 +218,8 @@ def on_common_terms(
     """The optimizer states of both, so that those of two formats can be compared; notes on what one side alone has;
     and why none is compared, where that is so.
 
-    A step that is told once answers to those of all parameters. Between two formats, settings of groups that one side
-    alone tells are left out, and so are float32 copies of weights.
+    A step that is reported once answers to those of all parameters. Between two formats, settings of groups that one
+    side alone says are left out, and so are float32 copies of weights.
     """
     sides = dict(first.optimizer), dict(second.optimizer)
     if not all(sides):
@@ -228,8 +228,8 @@ def on_common_terms(
     if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
         return {}, {}, [], [said("flat-buffers-not-compared")]
     steps = [_steps(states) for states in sides]
-    told_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
-    if all(steps) and any(told_once) and set(steps[0]) != set(steps[1]):
+    stored_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
+    if all(steps) and any(stored_once) and set(steps[0]) != set(steps[1]):
         for states, own in zip(sides, steps, strict=True):
             copies = tuple(states.pop(name) for name in own)
             states["step"] = copies[0] if len(copies) == 1 else Replicas((), copies[0].dtype, copies)

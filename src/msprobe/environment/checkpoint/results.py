@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any
 
-from msprobe.environment.checkpoint.comparison import HARMLESS, Comparison
+from msprobe.environment.checkpoint.comparison import HARMLESS, CheckpointComparison
 from msprobe.environment.checkpoint.measuring import Measures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
@@ -42,7 +42,9 @@ def output_files(path: str) -> tuple[str, str, str]:
     return files
 
 
-def write(result: Comparison, files: tuple[str, str, str], full: bool = False, with_optimizer: bool = False) -> None:
+def write(
+    result: CheckpointComparison, files: tuple[str, str, str], full: bool = False, with_optimizer: bool = False
+) -> None:
     """Write the three files. ``full``: every measure in the JSON; ``with_optimizer``: more than weights in it."""
     make_folder(os.path.dirname(os.path.abspath(files[0])))
     rows = [row for row in result.rows if row.section == "weights" or with_optimizer]
@@ -57,7 +59,7 @@ def _key(row: Measures) -> str:
 
 
 def entry(row: Measures, full: bool = False) -> dict[str, Any]:
-    """One parameter, as 8.1.1 tells it. In ``full`` further keys come after its four."""
+    """One parameter, as 8.1.1 says it. In ``full`` further keys come after its four."""
     first, second = row.shape
     same = first == second
     unread: Any = "error" if row.kind == "unreadable" else None
@@ -84,7 +86,7 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
     return cells
 
 
-def summary(result: Comparison) -> dict[str, Any]:
+def summary(result: CheckpointComparison) -> dict[str, Any]:
     """Counts, names of one side alone, copies that differ, and what is worst."""
     sides = [
         {"path": one.path, "format": one.format, "iteration": one.iteration, "weights": len(one.weights)}
@@ -120,7 +122,7 @@ def summary(result: Comparison) -> dict[str, Any]:
     }
 
 
-def table(result: Comparison) -> str:
+def table(result: CheckpointComparison) -> str:
     """All parameters, what matters first, as CSV."""
     out = io.StringIO()
     writer = csv_cells.writer(out)
@@ -141,7 +143,7 @@ def table(result: Comparison) -> str:
     return out.getvalue()
 
 
-def lines(result: Comparison) -> list[str]:
+def lines(result: CheckpointComparison) -> list[str]:
     """What the console says: the sentence that matters, then the worst."""
     one, two = result.first, result.second
     one_path, two_path = one.path, two.path

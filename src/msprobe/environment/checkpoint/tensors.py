@@ -121,7 +121,7 @@ def held(values: Array, dtype: str | None = None) -> HeldTensor:
 
 
 @dataclass(frozen=True)
-class Cut(Tensor):
+class TensorSlice(Tensor):
     """A part of another tensor along its first axis, ``[begin, begin + length)``; in another shape, if ``shape``
     says so.
     """
@@ -168,7 +168,7 @@ def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
                 found.append(rows_of(shard, low - place, high - place))
             place += length
         return found[0] if len(found) == 1 else np.concatenate(found) if found else tensor.read()[begin:end]
-    if isinstance(tensor, Cut) and tensor.shape[1:] == tensor.whole.shape[1:]:
+    if isinstance(tensor, TensorSlice) and tensor.shape[1:] == tensor.whole.shape[1:]:
         return rows_of(tensor.whole, tensor.begin + begin, tensor.begin + end)
     return tensor.read()[begin:end]
 
@@ -258,7 +258,7 @@ class Moved(Tensor):
 
 
 @dataclass(frozen=True)
-class Rows(Tensor):
+class QkvRows(Tensor):
     """Rows ``[begin, end)`` of the second axis of a tensor seen as ``[groups, rows, ...]``, flat again: q, k or v."""
 
     whole: Tensor
@@ -271,7 +271,7 @@ class Rows(Tensor):
 
 
 @dataclass(frozen=True)
-class Piece:
+class PlacedBlock:
     """A block of a distributed tensor: where it begins, and its values."""
 
     offsets: tuple[int, ...]
@@ -282,7 +282,7 @@ class Piece:
 class Pieces(Tensor):
     """A tensor in blocks that ranks have written."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PlacedBlock, ...]
 
     def __post_init__(self) -> None:
         covered = 0
@@ -328,11 +328,11 @@ def slices(tensor: Tensor) -> list[Tensor]:
     """A tensor for each index of the first axis. A block of several goes with each of them, and with no other."""
     shape = tensor.shape[1:]
     if not isinstance(tensor, Pieces):
-        return [Cut(shape, tensor.dtype, tensor, at, 1) for at in range(tensor.shape[0])]
-    blocks: list[list[Piece]] = [[] for _ in range(tensor.shape[0])]
+        return [TensorSlice(shape, tensor.dtype, tensor, at, 1) for at in range(tensor.shape[0])]
+    blocks: list[list[PlacedBlock]] = [[] for _ in range(tensor.shape[0])]
     for piece in tensor.pieces:
         sizes = piece.values.shape
         for at in range(sizes[0]):
-            part = Cut(sizes[1:], tensor.dtype, piece.values, at, 1)
-            blocks[piece.offsets[0] + at].append(Piece(piece.offsets[1:], part))
+            part = TensorSlice(sizes[1:], tensor.dtype, piece.values, at, 1)
+            blocks[piece.offsets[0] + at].append(PlacedBlock(piece.offsets[1:], part))
     return [Pieces(shape, tensor.dtype, tuple(some)) for some in blocks]

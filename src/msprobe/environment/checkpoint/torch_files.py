@@ -44,7 +44,7 @@ def read_torch(path: str, start: int = 0, length: int | None = None) -> Any:
             if head == b"PK\3\4":
                 return _read_archive(path, _Window(file, start, end))
             if not head:
-                raise InvalidInputError(f'"{path}" is empty.')
+                raise InvalidInputError(said("file-is-empty", path))
             # Not closed by hand: an error on its way may still hold a view of it.
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return _read_row(path, view[:end], start)
@@ -103,7 +103,7 @@ def _read_archive(path: str, window: _Window) -> Any:
     def place(storage: Storage) -> tuple[int, int]:
         entry = entries.get(f"{root}data/{storage.key}")
         if entry is None:
-            raise InvalidInputError(f'"{path}": the values data/{storage.key[:80]} are missing.')
+            raise InvalidInputError(said("pt-values-missing", path, f"data/{storage.key[:80]}"))
         begin = archive.start_of(entry)
         if begin + entry.file_size > window.size:
             raise InvalidInputError(said("values-cut-off", path))

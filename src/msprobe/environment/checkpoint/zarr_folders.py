@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import small_file
-from msprobe.environment.checkpoint.tensors import FileTensor, Piece, Pieces, Tensor
+from msprobe.environment.checkpoint.tensors import FileTensor, Pieces, PlacedBlock, Tensor
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import size_of
@@ -66,7 +66,7 @@ def _tensor(folder: str) -> Tensor:
         begin = tuple(place * size for place, size in zip(at, chunks, strict=True))
         sizes = tuple(min(size, length - start) for size, length, start in zip(chunks, shape, begin, strict=True))
         whole = FileTensor(tuple(chunks), kind, path, 0, prod(chunks), 0, None, dtype.startswith(">"))
-        pieces.append(Piece(begin, _Chunk(sizes, kind, whole)))
+        pieces.append(PlacedBlock(begin, _Chunk(sizes, kind, whole)))
     return Pieces(tuple(shape), kind, tuple(pieces))
 
 

@@ -15,7 +15,7 @@ from msprobe.environment.configuration import (
     statistics,
     variables,
 )
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level
 from msprobe.environment.configuration.pack import Pack
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import joined, said
@@ -44,13 +44,13 @@ class Options:
 
 
 @dataclass
-class Comparison:
+class ConfigurationComparison:
     """What came out: parts in the order of their sheets, all findings by weight, notes of what was not compared."""
 
     bench: str
     cmp: str
     parts: list[DifferenceSheet] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ConfigurationFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
@@ -84,11 +84,11 @@ def open_packs(bench: StrPath, cmp: StrPath) -> tuple[Pack, Pack]:
     return found[0], found[1]
 
 
-def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Comparison:
+def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> ConfigurationComparison:
     """Compare what both packs have. Raises InvalidInputError for broken entries and options that cannot be used."""
     if not 0 <= options.tolerance < 1:
         raise InvalidInputError(said("tolerance-wrong", options.tolerance))
-    result = Comparison(bench.path, cmp.path)
+    result = ConfigurationComparison(bench.path, cmp.path)
     for name in PARTS:
         present = bench.has(name), cmp.has(name)
         if all(present):
@@ -113,11 +113,11 @@ def _missing(name: str, side: str) -> DifferenceSheet:
     part = DifferenceSheet(name, (), missing_in="cmp" if side == "cmp" else "bench")
     sides = ("collected", "missing") if side == "cmp" else ("missing", "collected")
     level: Level = "warning" if name in _INFORMATIVE else "error"
-    part.add(Finding(name, level, said("whole-part"), *sides, said("collect-for-side", side), 48))
+    part.add(ConfigurationFinding(name, level, said("whole-part"), *sides, said("collect-for-side", side), 48))
     return part
 
 
-def _weighed(found: list[Finding], result: Comparison) -> list[Finding]:
+def _weighed(found: list[ConfigurationFinding], result: ConfigurationComparison) -> list[ConfigurationFinding]:
     """Put a cause before its effect, and what cannot be the cause back."""
     parts = {part.name: part for part in result.parts}
     weights = statistics.is_equal_at_start(parts.get("weights"))

@@ -12,7 +12,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info", "pass")
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConfigurationFinding:
     """One difference. ``weight``: how likely it explains a divergence, 0 to 100; ``why``: what it changes."""
 
     part: str
@@ -32,20 +32,20 @@ class DifferenceSheet:
     header: Sequence[str]
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     level: Level = "pass"
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ConfigurationFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     #: How many rows differ; sheets of weights have a row for each.
     differing: int = 0
     #: Present in one pack only: which one lacks it.
     missing_in: Literal["", "bench", "cmp"] = ""
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: ConfigurationFinding) -> None:
         """Note a difference, which counts for the level of the part."""
         self.findings.append(finding)
         self.raise_to(finding.level)
 
     def raise_to(self, level: Level) -> None:
-        """Make the part at least as bad as this; what is only told leaves it a pass."""
+        """Make the part at least as bad as this; what is only reported leaves it a pass."""
         if level != "info" and LEVELS.index(level) < LEVELS.index(self.level):
             self.level = level
 

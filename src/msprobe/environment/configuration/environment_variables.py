@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, short
 from msprobe.environment.configuration.secrets import redacted_environment
 from msprobe.environment.configuration.variables import LEVELS, NAMES, TABLE, DeviceKind, Level, Variable
 from msprobe.environment.hyperparameters.effects import Effect
@@ -25,7 +25,7 @@ def collected(environ: Mapping[str, str], keep_secrets: bool = False) -> dict[st
 
 
 def device_kind(variables: Mapping[str, str]) -> DeviceKind:
-    """``npu`` where a name tells of Ascend, else ``gpu``."""
+    """``npu`` where a name reports Ascend, else ``gpu``."""
     return "npu" if any("ASCEND" in name for name in variables) else "gpu"
 
 
@@ -97,4 +97,4 @@ def _compare_one(
         return
     weight = _WEIGHTS[variable.effect] - (10 if level == "warning" else 0)
     name = str(first) if first == second else " / ".join(filter(None, (first, second)))
-    part.add(Finding("env", level, name, short(row[2]), short(row[3]), variable.why, weight))
+    part.add(ConfigurationFinding("env", level, name, short(row[2]), short(row[3]), variable.why, weight))

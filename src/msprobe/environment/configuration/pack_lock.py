@@ -67,7 +67,7 @@ def _try(descriptor: int) -> bool:
 
 
 def process_start_ns() -> int:
-    """When this process began, in nanoseconds since 1970; where the system does not tell, when this was loaded."""
+    """When this process began, in nanoseconds since 1970; where the system does not say, when this was loaded."""
     return _start_of(os.getpid())
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import unquote, urlparse
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level
 from msprobe.errors import PathError
 from msprobe.foreign.opening import open_regular
 from msprobe.messages import both
@@ -95,7 +95,7 @@ def _commit_of(distribution: importlib.metadata.Distribution) -> str:
 
 
 def git_commit(folder: str) -> str:
-    """The commit that a folder, or one above it, has checked out; empty if that cannot be told. Runs nothing."""
+    """The commit that a folder, or one above it, has checked out; empty if that cannot be reported. Runs nothing."""
     folder = os.path.abspath(folder)
     while not os.path.lexists(os.path.join(folder, ".git")):
         if folder == os.path.dirname(folder):
@@ -184,7 +184,7 @@ def compare(
     for name, one, two, level in sorted(found, key=lambda row: (order[row[3]], row[0])):
         part.rows.append((name, str(one), str(two), level))
         if level != "info":
-            part.add(Finding("pip", level, name, str(one), str(two), _why(name), _weight(name, level)))
+            part.add(ConfigurationFinding("pip", level, name, str(one), str(two), _why(name), _weight(name, level)))
     part.differing = len(part.rows)
     return part
 

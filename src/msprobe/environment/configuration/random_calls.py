@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, Level, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level, short
 from msprobe.environment.configuration.pack import Pack
-from msprobe.messages import both, said
+from msprobe.messages import Wording, both, said
 
 HEADER = ("op", "rank", "bench_stack", "cmp_stack", "bench_count", "cmp_count", "check_result")
 STATE_HEADER = ("rank", "what", "name", "bench", "cmp", "level")
@@ -54,7 +54,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
         shown = ", ".join(functions[:_SHOWN]) + (", ..." if len(functions) > _SHOWN else "")
         first, second = (f"{sum(row[column] for row in bad)} times" for column in (4, 5))
         why = said("random-numbers-drawn-before")
-        part.add(Finding("random", "error", shown, first, second, why, 60))
+        part.add(ConfigurationFinding("random", "error", shown, first, second, why, 60))
     return part
 
 
@@ -148,8 +148,12 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
     found = [row for row in part.rows if row[1] == what and row[5] == level]
     if found:
         _, _, name, first, second, _ = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        part.add(Finding(part.name, level, f"{name}{more}", short(first), short(second), why, weight))
+        more = said("and-more-of", len(found) - 1) if len(found) > 1 else ""
+        part.add(
+            ConfigurationFinding(
+                part.name, level, Wording("{}{}", name, more), short(first), short(second), why, weight
+            )
+        )
 
 
 def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:

@@ -1,4 +1,6 @@
-"""Values that nobody but their owner should read, replaced by something that still tells equal from different."""
+"""Values that nobody but their owner should read, replaced by something that still distinguishes equal from
+different.
+"""
 
 from __future__ import annotations
 

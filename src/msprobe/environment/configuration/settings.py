@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, short
 from msprobe.environment.configuration.pack import Pack
 from msprobe.environment.hyperparameters import comparison
 from msprobe.environment.hyperparameters.effects import Effect
@@ -34,7 +34,9 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
             side = "cmp" if file in first else "bench"
             part.notes.append(said("file-in-one-pack", file, side))
             if not {*first} & {*second}:
-                part.add(Finding(part.name, "error", file, "", "", said("no-hyperparameters-in-common"), 45))
+                part.add(
+                    ConfigurationFinding(part.name, "error", file, "", "", said("no-hyperparameters-in-common"), 45)
+                )
             continue
         for row in comparison.compare(first[file], second[file]):
             part.rows.append(tuple(map(_cell, row.cells(file))))
@@ -44,7 +46,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     return part
 
 
-def _finding(part: str, row: comparison.ParameterDifference) -> Finding:
+def _finding(part: str, row: comparison.ParameterDifference) -> ConfigurationFinding:
     bench, cmp = _value(row.bench_value), _value(row.cmp_value)
     name = row.bench_para if row.bench_para == row.cmp_para else f"{row.bench_para} / {row.cmp_para}"
     if row.cmp_para == comparison.ONLY_BENCH:
@@ -53,7 +55,7 @@ def _finding(part: str, row: comparison.ParameterDifference) -> Finding:
         name, bench = row.cmp_para, "not there"
     is_alone = row.matched_with is None
     weight = max(1, _WEIGHTS[row.effect] - _ALONE * is_alone - (5 if row.level == "warning" else 0))
-    return Finding(part, row.level, short(name), bench, cmp, _WHY[row.effect], weight)
+    return ConfigurationFinding(part, row.level, short(name), bench, cmp, _WHY[row.effect], weight)
 
 
 def _value(value: Any) -> str:

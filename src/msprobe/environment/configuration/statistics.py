@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from msprobe.environment.configuration.differences import DifferenceSheet, Finding, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, short
 from msprobe.environment.configuration.pack import Pack, PackPlace, digests_entry
 from msprobe.messages import said
 
@@ -16,7 +16,7 @@ _HEADERS = {
     "dataset": ("step", "rank", "tag", "equal", *_DIFFERENCES),
     "weights": ("step", "rank", "weight_name", "equal", *_DIFFERENCES),
 }
-#: Ours, behind the columns of 8.1.1: whether all bits are equal, where both packs can tell.
+#: Ours, behind the columns of 8.1.1: whether all bits are equal, where both packs can say.
 DIGESTS = "crc_equal"
 _SHOWN = 3
 
@@ -39,7 +39,7 @@ def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0
             part.notes.append(said("micro-steps-in-one-pack", name, _ranges(own), side))
     if not common:
         part.add(
-            Finding(
+            ConfigurationFinding(
                 name, "error", "micro-steps", _ranges(steps[0]), _ranges(steps[1]), said("no-step-in-both-packs"), 90
             )
         )
@@ -160,7 +160,7 @@ def _find(
         why = said("some-ranks-in-one-pack")
     here, there = (said("only-on-these-ranks", _on_ranks(set(own))) if own else "" for own in alone)
     text = said("inputs-or-weights-at-step", len(names), total, what, step, ranks, short(shown, 200))
-    part.add(Finding(part.name, "error", text, here, there, why, weight))
+    part.add(ConfigurationFinding(part.name, "error", text, here, there, why, weight))
 
 
 def _on_ranks(ranks: set[int]) -> str:

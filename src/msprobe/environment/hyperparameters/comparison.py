@@ -64,7 +64,7 @@ def compare(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> list[ParameterD
     """The differences, those that change most first (``effects.EFFECTS``), errors before warnings.
 
     A value that differs is an error; a warning where it changes only speed or output, or where the names are not sure
-    to mean one thing, and where it names a file or folder and the name does not tell what for. What
+    to mean one thing, and where it names a file or folder and the name does not say what for. What
     only one side has is a warning.
     """
     return sorted(_rows(bench, cmp), key=_importance)

@@ -1,7 +1,7 @@
 """Configurations of Hydra: a file whose ``defaults`` name further files, put together as Hydra does it.
 
 ``_self_`` counts where it stands, and last where it does not (as from Hydra 1.2 on). References ``${a.b}`` are put in;
-what only a run would tell (``${oc.env:HOME}``) stays as it is written.
+what only a run would say (``${oc.env:HOME}``) stays as it is written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Composer:
             self.put_option(inner, str(option), place, path, depth, "optional" in words)
 
     def put_option(
-        self, group: str, name: str, package: tuple[str, ...], told_by: str, depth: int, is_optional: bool = False
+        self, group: str, name: str, package: tuple[str, ...], named_by: str, depth: int, is_optional: bool = False
     ) -> None:
         name = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
         path = os.path.join(self.root, group, name)
@@ -88,7 +88,7 @@ class _Composer:
                 package = () if header == "_global_" else _parts(group if header == "_group_" else header)
             self.put_file(name, group, package, depth + 1)
         elif not is_optional:
-            self.notes.append(said("hydra-file-missing", path, told_by))
+            self.notes.append(said("hydra-file-missing", path, named_by))
 
 
 def _parts(package: str) -> tuple[str, ...]:

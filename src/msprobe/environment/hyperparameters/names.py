@@ -102,7 +102,7 @@ _OPPOSITES = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a name means: the thing, and the parts before it that tell which one."""
+    """What a name means: the thing, and the parts before it that say which one."""
 
     thing: str
     of: tuple[str, ...]

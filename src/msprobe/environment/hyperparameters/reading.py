@@ -15,7 +15,7 @@ from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.environment.hyperparameters import hydra, settings_files
 from msprobe.environment.hyperparameters.launch import hyperparameters
 from msprobe.environment.hyperparameters.shell.script import follow
-from msprobe.environment.hyperparameters.trees import flat, of_pickle
+from msprobe.environment.hyperparameters.trees import flat, tree_from_pickle
 from msprobe.environment.hyperparameters.values import is_same
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.messages import joined, said
@@ -49,8 +49,8 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
     """The hyper-parameters of files and folders: name -> text, number, truth, None, or a list of those.
 
     Values of scripts are texts, and True for an option without one; those of settings files keep their type. A name
-    that has several values in all is ``{"description": "duplicate_value", "values": [...]}``. A missing file is told
-    in the log and left out; so is what a script does not tell without being run.
+    that has several values in all is ``{"description": "duplicate_value", "values": [...]}``. A missing file is
+    reported in the log and left out; so is what a script does not say without being run.
 
     Raises NotAListError, UnknownSourceError, and InvalidInputError with all that is wrong with the files.
     """
@@ -161,7 +161,7 @@ def _saved(path: str) -> Read:
     if isinstance(tree, dict):
         name = next((key for key in _ARGUMENTS if isinstance(tree.get(key), (dict, Opaque))), None)
         tree = tree.get(name) if name else None
-    found = of_pickle(tree)
+    found = tree_from_pickle(tree)
     if not isinstance(found, dict) or not found:
         raise InvalidInputError(said("no-training-arguments", path, ", ".join(_ARGUMENTS)))
     public = {name: value for name, value in found.items() if not name.startswith("_")}

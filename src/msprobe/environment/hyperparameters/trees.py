@@ -46,21 +46,21 @@ def single(value: Any) -> Any:
     return value if isinstance(value, _SCALARS) or value == {} else str(value)
 
 
-def of_pickle(value: Any, depth: int = 0) -> Any:
+def tree_from_pickle(value: Any, depth: int = 0) -> Any:
     """What a pickle that was read as data says, with objects as dicts of what they hold; None for what has nothing."""
     if isinstance(value, _SCALARS) or depth > _MOST_DEPTH:
         return value if isinstance(value, _SCALARS) else None
     if isinstance(value, Name):
         return value.full
     if isinstance(value, dict):
-        return {str(key): of_pickle(one, depth + 1) for key, one in value.items()}
+        return {str(key): tree_from_pickle(one, depth + 1) for key, one in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [of_pickle(one, depth + 1) for one in value]
+        return [tree_from_pickle(one, depth + 1) for one in value]
     if isinstance(value, Opaque):
         if isinstance(value.state, dict) and value.state:
-            return of_pickle(value.state, depth + 1)
+            return tree_from_pickle(value.state, depth + 1)
         if value.items or value.elements:
-            return of_pickle(value.items or value.elements, depth + 1)
+            return tree_from_pickle(value.items or value.elements, depth + 1)
         if len(value.arguments) == 1:  # an item of an enumeration, a path, a device
-            return of_pickle(value.arguments[0], depth + 1)
+            return tree_from_pickle(value.arguments[0], depth + 1)
     return None

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 from msprobe.paths import make_folder, write_atomically
 from msprobe.store import layout
 
 
-def write_merged(output: Path, side: Side) -> Path:
+def write_merged(output: Path, side: GraphOfSide) -> Path:
     """Write one graph to ``step{S}/rank{R}`` below ``output``; its folder. ``dump.json`` has the key ``is_merged``."""
     folder = layout.rank_folder(layout.step_folder(output, side.step), side.rank)
     make_folder(folder)

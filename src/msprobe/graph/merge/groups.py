@@ -1,4 +1,4 @@
-"""Which ranks belong together: as the dump tells by its collectives, else by the order of the layout."""
+"""Which ranks belong together: as the dump says by its collectives, else by the order of the layout."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from msprobe.graph.communication import RECEIVES, SENDS
 from msprobe.graph.merge.layout import Layout
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 
 _OF_SLICES = frozenset(
     ("all_reduce", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor", "all_gather_into_tensor")
 )
 
 
-def tensor_groups(sides: Mapping[int, Side], layout: Layout) -> list[tuple[int, ...]]:
+def tensor_groups(sides: Mapping[int, GraphOfSide], layout: Layout) -> list[tuple[int, ...]]:
     """The tensor parallel groups: those of reductions, where their size fits and they cover all ranks once."""
     found: dict[tuple[int, ...], None] = {}
     for side in sides.values():
@@ -26,7 +26,7 @@ def tensor_groups(sides: Mapping[int, Side], layout: Layout) -> list[tuple[int, 
     return groups if whole else layout.groups("tp")
 
 
-def pipeline_groups(sides: Mapping[int, Side], layout: Layout) -> list[tuple[int, ...]]:
+def pipeline_groups(sides: Mapping[int, GraphOfSide], layout: Layout) -> list[tuple[int, ...]]:
     """The ranks of each pipeline, first stage first: those that send to each other, where their number fits."""
     linked: dict[int, set[int]] = {rank: {rank} for rank in sides}
     for rank, side in sides.items():

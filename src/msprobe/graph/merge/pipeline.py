@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from msprobe.graph.communication import Exchange
+from msprobe.graph.communication import OneTransfer
 from msprobe.graph.node_kinds import CALL, GROUP, MODULE, ROOT
-from msprobe.graph.side import Parameter, Side
+from msprobe.graph.side import GraphOfSide, Parameter
 from msprobe.graph.tree import assemble
 
 _LAYER = re.compile(r"(.*?\blayers?\.)(\d+)(\..*)")
@@ -27,12 +27,12 @@ class _Node:
 
     name: str
     kind: int
-    side: Side
+    side: GraphOfSide
     source: int
     children: list[_Node] = field(default_factory=list)
 
 
-def merge_stages(sides: Sequence[Side], ranks: Sequence[Side]) -> Side:
+def merge_stages(sides: Sequence[GraphOfSide], ranks: Sequence[GraphOfSide]) -> GraphOfSide:
     """The stages of one pipeline as one side, by the tree of the first.
 
     ``ranks``: all ranks of the pipeline, those that ``sides`` stand for among them. Of what runs between modules each
@@ -53,7 +53,7 @@ def merge_stages(sides: Sequence[Side], ranks: Sequence[Side]) -> Side:
     return _side_of(whole, sides[0])
 
 
-def _offsets(sides: Sequence[Side]) -> dict[tuple[int, int], int]:
+def _offsets(sides: Sequence[GraphOfSide]) -> dict[tuple[int, int], int]:
     """How many layers come before those of a stage and chunk, by both numbers."""
     counts: dict[tuple[int, int], set[int]] = {}
     for stage, side in enumerate(sides):
@@ -75,7 +75,7 @@ def _chunk(name: str) -> int:
     return int(match[2]) if match else 0
 
 
-def _read(side: Side, node: int, stage: int, offsets: dict[tuple[int, int], int]) -> _Node:
+def _read(side: GraphOfSide, node: int, stage: int, offsets: dict[tuple[int, int], int]) -> _Node:
     """The tree of a stage with the names that it has in the whole."""
     made: dict[int, _Node] = {}
     tree = side.tree
@@ -153,7 +153,7 @@ def _group_free_calls(whole: _Node, free: list[list[list[_Node]]], ranks: list[i
     whole.children = children + list(waiting)
 
 
-def _take_ends(whole: _Node, last: Side) -> None:
+def _take_ends(whole: _Node, last: GraphOfSide) -> None:
     """Passes around all layers end in the last stage: its results (backward: what arrives there) are theirs."""
     for child in whole.children:
         node = last.tree.numbers.get(child.name)
@@ -167,13 +167,13 @@ def _take_ends(whole: _Node, last: Side) -> None:
         child.side = mixed
 
 
-def _side_of(whole: _Node, first: Side) -> Side:
+def _side_of(whole: _Node, first: GraphOfSide) -> GraphOfSide:
     names, parents, kinds, attached = [ROOT], [-1], [MODULE], list[int]()
     inputs: list[Sequence[Parameter]] = [()]
     outputs: list[Sequence[Parameter]] = [()]
     stacks: list[Sequence[str]] = [()]
     counts: dict[int, int] = {}
-    exchanges: dict[int, tuple[Exchange, ...]] = {}
+    exchanges: dict[int, tuple[OneTransfer, ...]] = {}
     merged: dict[int, list[str]] = {}
     taken = {ROOT}
     todo = [(child, 0) for child in reversed(whole.children)]

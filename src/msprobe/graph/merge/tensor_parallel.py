@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from msprobe.graph.node_kinds import CALL
-from msprobe.graph.side import Parameter, Side
+from msprobe.graph.side import GraphOfSide, Parameter
 from msprobe.messages import said, translated
 from msprobe.statistics_table import USUAL_KEYS
 
@@ -23,7 +23,7 @@ _REDUCTIONS = ("all_reduce", "reduce_scatter", "_reduce_scatter_base", "reduce_s
 _PRODUCTS = ("linear", "matmul", "bmm", "mm", "addmm")
 
 
-def merge_slices(sides: Sequence[Side]) -> Side:
+def merge_slices(sides: Sequence[GraphOfSide]) -> GraphOfSide:
     """The ranks of one group as one side, by the tree of the first."""
     first = sides[0]
     if len(sides) == 1:
@@ -81,7 +81,7 @@ def _differ(leaves: list[Any]) -> bool:
     return any(not math.isclose(row[place], first[place], rel_tol=_SAME) for row in numbers[1:] for place in (2, 3))
 
 
-def _take_reduced(side: Side) -> None:
+def _take_reduced(side: GraphOfSide) -> None:
     """Replace results that are partial sums by those of the reduction behind them in the same module."""
     tree = side.tree
     for node, name in enumerate(tree.names):
@@ -101,7 +101,7 @@ def _take_reduced(side: Side) -> None:
                 product = None
 
 
-def _replace_results(side: Side, product: int, reduction: int) -> None:
+def _replace_results(side: GraphOfSide, product: int, reduction: int) -> None:
     reduced = [leaf for _, leaf in side.outputs[reduction] if isinstance(leaf, dict) and "dtype" in leaf]
     results = list(side.outputs[product])
     if not reduced or not results or not isinstance(results[0][1], dict):

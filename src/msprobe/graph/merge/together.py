@@ -10,7 +10,7 @@ from msprobe.graph.merge.groups import pipeline_groups, tensor_groups
 from msprobe.graph.merge.layout import Layout
 from msprobe.graph.merge.pipeline import merge_stages
 from msprobe.graph.merge.tensor_parallel import merge_slices
-from msprobe.graph.side import Side
+from msprobe.graph.side import GraphOfSide
 from msprobe.messages import said
 
 
@@ -26,7 +26,7 @@ def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
             raise InvalidInputError(said("ranks-not-numbered", field, where, named))
 
 
-def merge_ranks(sides: Sequence[Side], layout: Layout) -> list[Side]:
+def merge_ranks(sides: Sequence[GraphOfSide], layout: Layout) -> list[GraphOfSide]:
     """Merge the ranks of one step: first those of tensor parallel groups, then the stages of pipelines.
 
     Raises InvalidInputError for dumps that hold no statistics.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.messages import said
-from msprobe.monitor.alerts.cells import Block, Step
-from msprobe.monitor.alerts.rules import Found, GradNormSpike, LossSpike, NotANumber, Rule, SkippedSteps
+from msprobe.monitor.alerts.cells import QuantityBlock, Step
+from msprobe.monitor.alerts.rules import GradNormSpike, LossSpike, NotANumber, Rule, RuleAlert, SkippedSteps
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.measurements import StepMetrics
 
@@ -36,7 +36,7 @@ def unfinished(why: Why) -> str:
     return "" if why == "noted" else said("step-not-taken") if why == "skipped" else said("step-not-finished")
 
 
-def judged_attempt(rules: Sequence[Rule], step: Step, attempt: Attempt) -> Iterator[tuple[str, Found]]:
+def judged_attempt(rules: Sequence[Rule], step: Step, attempt: Attempt) -> Iterator[tuple[str, RuleAlert]]:
     """What rules object to, each with the rule's name.
 
     Numbers of the step as a whole have to be finite, and what a forward pass has made. Gradients of a step that a
@@ -56,7 +56,7 @@ def judged_attempt(rules: Sequence[Rule], step: Step, attempt: Attempt) -> Itera
         yield skips.name, too_often
 
 
-def _objections(rule: Rule, step: Step, scalars: Block | None) -> Iterator[Found]:
+def _objections(rule: Rule, step: Step, scalars: QuantityBlock | None) -> Iterator[RuleAlert]:
     if isinstance(rule, NotANumber):
         yield from rule.judge(Step(step.number, {name: one for name, one in step.blocks.items() if name != SCALARS}))
     for at, row in enumerate(scalars.rows if scalars is not None else ()):
@@ -68,4 +68,4 @@ def _objections(rule: Rule, step: Step, scalars: Block | None) -> Iterator[Found
             or (isinstance(rule, GradNormSpike) and row.name == "grad_norm")
         )
         if is_of_rule and not math.isfinite(value):
-            yield Found(SCALARS, at, "value", value, said("seen-not-finite"), said("limit-finite"))
+            yield RuleAlert(SCALARS, at, "value", value, said("seen-not-finite"), said("limit-finite"))

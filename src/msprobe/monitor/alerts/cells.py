@@ -20,7 +20,7 @@ TOTAL = "total"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QuantityBlock:
     """One quantity of a step. ``values``: [rows, ops] in double precision; ``missing``: where there was no value, so
     that the NaN in ``values`` is none of a tensor. ``means``: what the running mean of the absolute value is, and
     ``seen`` of how many values, this step not among them. ``elements``: [rows], how many each tensor has, NaN if
@@ -46,7 +46,7 @@ class Step:
     """A step as rules look at it."""
 
     number: int
-    blocks: dict[str, Block]
+    blocks: dict[str, QuantityBlock]
 
 
 class History:
@@ -63,7 +63,9 @@ class History:
             kept = self._means.setdefault(quantity, KeptRows(2))
             known = kept.get(rows, ops)
             elements = np.array([math.nan if row.shape is None else float(math.prod(row.shape)) for row in rows])
-            blocks[quantity] = Block(quantity, rows, ops, values, missing, known[..., 0], known[..., 1], elements)
+            blocks[quantity] = QuantityBlock(
+                quantity, rows, ops, values, missing, known[..., 0], known[..., 1], elements
+            )
         return Step(metrics.step, blocks)
 
     def feed(self, step: Step) -> None:

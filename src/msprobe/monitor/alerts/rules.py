@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from msprobe.messages import said
-from msprobe.monitor.alerts.cells import Block, KeptRows, Mask, Step, total_gradient_norm
+from msprobe.monitor.alerts.cells import KeptRows, Mask, QuantityBlock, Step, total_gradient_norm
 from msprobe.monitor.csv_text import SCALARS
 
 # Of a normal distribution: the standard deviation is this many times the median absolute deviation.
@@ -26,7 +26,7 @@ _LEVEL_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleAlert:
     """A number that a rule objects to. ``at``: its row in the block; ``op``: the name of its statistic. ``limit``: what
     it may be, in words.
     """
@@ -44,7 +44,7 @@ class Rule(Protocol):
 
     name: ClassVar[str]
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """What is wrong in this step."""
 
 
@@ -71,7 +71,7 @@ class Turbulence:
     window: int = 64
     _kept: dict[str, KeptRows] = field(default_factory=dict)
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class."""
         for block in step.blocks.values():
             if self.quantities and block.quantity not in self.quantities:
@@ -81,7 +81,7 @@ class Turbulence:
                 if column is not None:
                     yield from self._judge(block, op, column)
 
-    def _judge(self, block: Block, op: str, column: int) -> Iterator[Found]:
+    def _judge(self, block: QuantityBlock, op: str, column: int) -> Iterator[RuleAlert]:
         size = np.abs(block.values[:, column])
         mean, seen = block.means[:, column], block.seen[:, column]
         limit = self._robust_limit(block, op, size) if self.method == "robust" else mean * (1 + self.threshold)
@@ -91,11 +91,11 @@ class Turbulence:
             fires &= ~self._is_small_beside_elements(block, size - mean)
         for at in np.flatnonzero(fires):
             allowed = float(limit[at])
-            yield Found(
+            yield RuleAlert(
                 block.quantity, int(at), op, float(block.values[at, column]), "", said("limit-at-most", allowed)
             )
 
-    def _is_small_beside_elements(self, block: Block, change: Any) -> Mask:
+    def _is_small_beside_elements(self, block: QuantityBlock, change: Any) -> Mask:
         norm = block.column("norm")
         if norm is None:
             return np.zeros(len(block.rows), np.bool_)
@@ -103,7 +103,7 @@ class Turbulence:
         small: Mask = np.abs(change) < self.scale_share * root_mean_square
         return small
 
-    def _robust_limit(self, block: Block, op: str, size: Any) -> Any:
+    def _robust_limit(self, block: QuantityBlock, op: str, size: Any) -> Any:
         kept = self._kept.setdefault(f"{block.quantity}/{op}", KeptRows(self.window + 1))
         known = kept.get(block.rows, (op,))[:, 0]
         count = known[:, -1].astype(np.int64)
@@ -134,7 +134,7 @@ class NotANumber:
     ops: tuple[str, ...] = ()
     quantities: tuple[str, ...] = ()
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class."""
         for block in step.blocks.values():
             if self.quantities and block.quantity not in self.quantities:
@@ -149,7 +149,7 @@ class NotANumber:
                 if not self.ops or op in self.ops:
                     value = float(block.values[at, column])
                     limit = said("limit-finite") if self.threshold is None else said("limit-at-most", self.threshold)
-                    yield Found(block.quantity, int(at), op, value, "", "0" if op == "nans" else limit)
+                    yield RuleAlert(block.quantity, int(at), op, value, "", "0" if op == "nans" else limit)
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class LossSpike(_Spike):
 
     name: ClassVar[str] = "LossSpike"
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class."""
         block = step.blocks.get(SCALARS)
         for at, row in enumerate(block.rows if block is not None else ()):
@@ -204,7 +204,7 @@ class LossSpike(_Spike):
                 value = float(block.values[at, 0])
                 wrong = self.against(value)
                 if wrong is not None:
-                    yield Found(SCALARS, at, "value", value, *wrong)
+                    yield RuleAlert(SCALARS, at, "value", value, *wrong)
 
 
 @dataclass(slots=True)
@@ -213,12 +213,12 @@ class GradNormSpike(_Spike):
 
     name: ClassVar[str] = "GradNormSpike"
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class."""
         value = total_gradient_norm(step)
         wrong = None if value is None else self.against(value)
         if value is not None and wrong is not None:
-            yield Found("grad_norm", 0, "norm", value, *wrong)
+            yield RuleAlert("grad_norm", 0, "norm", value, *wrong)
 
 
 @dataclass(slots=True)
@@ -230,7 +230,7 @@ class DeadGradient:
     steps: int = 3
     _runs: dict[str, KeptRows] = field(default_factory=dict)
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class. It fires when the number of steps is reached, and not again before the gradient has lived."""
         block = step.blocks.get("grad_reduced") or step.blocks.get("grad_unreduced")
         if block is None:
@@ -243,7 +243,7 @@ class DeadGradient:
         kept.put(block.rows, ("dead",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
             reason, limit = said("seen-all-zero", self.steps), said("limit-zero-steps", self.steps)
-            yield Found(block.quantity, int(at), "norm", 0.0, reason, limit)
+            yield RuleAlert(block.quantity, int(at), "norm", 0.0, reason, limit)
 
 
 @dataclass(slots=True)
@@ -258,20 +258,20 @@ class ExplodingUpdateRatio:
 
     threshold: float = 0.1
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class."""
         block = step.blocks.get("update")
         if block is not None and (column := block.column("ratio")) is not None:
             for large in np.flatnonzero(block.values[:, column] > self.threshold):
                 value = float(block.values[large, column])
                 reason, limit = said("seen-limit", self.threshold), said("limit-at-most", self.threshold)
-                yield Found("update", int(large), "ratio", value, reason, limit)
+                yield RuleAlert("update", int(large), "ratio", value, reason, limit)
             return
         for at, before, after in _before_and_after(step, "norm"):
             ratio = abs(after - before) / before if before > 0 else 0.0
             if ratio > self.threshold:
                 reason, limit = said("seen-norm-changes", before, after), said("limit-at-most", self.threshold)
-                yield Found("param_updated", at, "norm", ratio, reason, limit)
+                yield RuleAlert("param_updated", at, "norm", ratio, reason, limit)
 
 
 @dataclass(slots=True)
@@ -286,7 +286,7 @@ class FrozenWeights:
     _last: KeptRows = field(default_factory=lambda: KeptRows(1))
     _runs: KeptRows = field(default_factory=lambda: KeptRows(1))
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class. It fires when the number of steps is reached, and not again before the weight has moved."""
         # Before the step: so one whose change is lost behind the step does not move either.
         block = step.blocks.get("param_origin") or step.blocks.get("param_updated")
@@ -305,7 +305,7 @@ class FrozenWeights:
         self._runs.put(block.rows, ("same",), length[:, None, None])
         for at in np.flatnonzero(length == self.steps):
             reason, limit = said("seen-unchanged", self.steps), said("limit-unchanged-steps", self.steps)
-            yield Found(block.quantity, int(at), block.ops[0], float(block.values[at, 0]), reason, limit)
+            yield RuleAlert(block.quantity, int(at), block.ops[0], float(block.values[at, 0]), reason, limit)
 
 
 @dataclass(slots=True)
@@ -320,7 +320,7 @@ class UnevenGradients:
     steps: int = 5
     _kept: KeptRows = field(default_factory=lambda: KeptRows(2))
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """See the class. It fires when the number of steps is reached."""
         reduced, unreduced = step.blocks.get("grad_reduced"), step.blocks.get("grad_unreduced")
         if reduced is None or unreduced is None or "norm" not in reduced.ops or "norm" not in unreduced.ops:
@@ -341,7 +341,7 @@ class UnevenGradients:
         for at in np.flatnonzero(count == self.steps):
             reason = said("seen-scaled-alone", math.exp(off[at]))
             limit = said("limit-within-others", self.threshold)
-            yield Found(
+            yield RuleAlert(
                 "grad_reduced", int(at), "norm", float(reduced.values[at, reduced.ops.index("norm")]), reason, limit
             )
 
@@ -357,21 +357,21 @@ class SkippedSteps:
 
     steps: int = 10
 
-    def judge(self, step: Step) -> Iterator[Found]:
+    def judge(self, step: Step) -> Iterator[RuleAlert]:
         """Nothing: a step that was taken ends the row."""
         yield from ()
 
-    def against(self, in_a_row: int, has_stepped: bool) -> Found | None:
+    def against(self, in_a_row: int, has_stepped: bool) -> RuleAlert | None:
         """What is wrong with so many in a row; said at the limit, and at ten times as many."""
         limit = self.steps if has_stepped else 3 * self.steps
         if in_a_row < limit or in_a_row % limit or not math.log10(in_a_row // limit).is_integer():
             return None
         reason = said("seen-not-finite-at-any-scale")
-        return Found("skipped_steps", 0, "count", float(in_a_row), reason, said("limit-in-a-row", limit))
+        return RuleAlert("skipped_steps", 0, "count", float(in_a_row), reason, said("limit-in-a-row", limit))
 
 
-def _all_zero(block: Block) -> Mask | None:
-    """[rows]: whether all elements are zero, by the first statistic that tells; None if none does."""
+def _all_zero(block: QuantityBlock) -> Mask | None:
+    """[rows]: whether all elements are zero, by the first statistic that says; None if none does."""
     norm, low, high = block.column("norm"), block.column("min"), block.column("max")
     dead: Mask
     if norm is not None:

@@ -24,7 +24,7 @@ from msprobe.config.declared import (
     whole,
 )
 from msprobe.config.jsonc import Document, FieldPath
-from msprobe.config.mistakes import Mistake, Source, dotted, raise_in_one_line
+from msprobe.config.mistakes import ConfigSource, Mistake, dotted, raise_in_one_line
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.monitor.alerts.rules import RULES, Rule, Turbulence
@@ -76,7 +76,7 @@ class _Alert(Declared):
     dump: Switch = False
 
 
-class _InAlert(Source):
+class _InAlert(ConfigSource):
     """Places as they are called in the file that has the field ``alert``."""
 
     def where(self, path: FieldPath) -> str:
@@ -118,7 +118,7 @@ def read_alert_settings(config: object) -> AlertSettings:
     return AlertSettings(tuple(rules), read.value.dump)
 
 
-def _rule(source: Source, at: int, mistakes: list[Mistake]) -> Rule | None:
+def _rule(source: ConfigSource, at: int, mistakes: list[Mistake]) -> Rule | None:
     """The rule at a place of the list; None where it is left out or wrong."""
     path = ("rules", at)
     if not isinstance(source.document.value["rules"][at], Mapping):

@@ -15,9 +15,9 @@ from msprobe.foreign.json_text import read_json
 from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import Attempt, judged_attempt, unfinished
-from msprobe.monitor.alerts.cells import Block, History, Step
+from msprobe.monitor.alerts.cells import History, QuantityBlock, Step
 from msprobe.monitor.alerts.journal import Journal
-from msprobe.monitor.alerts.rules import Found
+from msprobe.monitor.alerts.rules import RuleAlert
 from msprobe.monitor.alerts.sentence import analyse_command, second_run, sentence, shown
 from msprobe.monitor.alerts.settings import AlertSettings
 from msprobe.monitor.csv_text import SCALARS
@@ -30,7 +30,7 @@ FOLDER = "anomaly_detected"
 FILE = "anomaly.json"
 DETAILS_FILE = "anomaly_details.json"
 
-#: Told of all alerts of a step at once, in the thread that writes, a moment after the step.
+#: Notified of all alerts of a step at once, in the thread that writes, a moment after the step.
 OnAlert = Callable[[Sequence[Alert]], None]
 
 # A tensor that stays wrong is reported this often within this many steps.
@@ -74,7 +74,7 @@ class AlertSink:
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
-        self._is_told_how = is_recorded
+        self._has_said_how = is_recorded
         self._journal: Journal | None = None
         self._judged_steps = 0
         self._last_step: int | None = None
@@ -92,7 +92,7 @@ class AlertSink:
     def write(self, metrics: StepMetrics) -> None:
         """Judge the step; its alerts are on the disk when this returns. Raises PathError."""
         step = self._history.step(metrics)
-        alerts = self._told(self._judged(step))
+        alerts = self._reported(self._judged(step))
         self._history.feed(step)
         self._judged_steps += 1
         self._last_step = metrics.step
@@ -162,15 +162,15 @@ class AlertSink:
 
     def _say_how_to_record(self, step: int) -> None:
         """Once: what was wrong in a step is reported when it is over; a second run records it."""
-        if not self._is_told_how:
-            self._is_told_how = True
+        if not self._has_said_how:
+            self._has_said_how = True
             log.warning(second_run(step))
 
     # ---------------------------------------------------------------- one step
 
     def _judged(self, step: Step) -> list[Alert]:
         """The alerts of the step; of several rules for a number, the first."""
-        found: dict[tuple[str, int, str], tuple[str, Found]] = {}
+        found: dict[tuple[str, int, str], tuple[str, RuleAlert]] = {}
         for rule in self._settings.rules:
             for one in rule.judge(step):
                 found.setdefault((one.quantity, one.at, one.op), (rule.name, one))
@@ -178,7 +178,7 @@ class AlertSink:
         known = self._of_attempts
         return self._alerts_of(step, [one for one in found.values() if not known or _key(step, one[1]) not in known])
 
-    def _alerts_of(self, step: Step, found: Sequence[tuple[str, Found]]) -> list[Alert]:
+    def _alerts_of(self, step: Step, found: Sequence[tuple[str, RuleAlert]]) -> list[Alert]:
         """In the order of execution."""
         if not found:
             return []
@@ -186,7 +186,7 @@ class AlertSink:
         alerts = [self._alert(step, rule, one, calls) for rule, one in found]
         return sorted(alerts, key=lambda alert: alert.call_id)
 
-    def _told(self, alerts: list[Alert]) -> list[Alert]:
+    def _reported(self, alerts: list[Alert]) -> list[Alert]:
         """Those that are not held back; a tensor that stays wrong is reported a few times only."""
         reported = []
         for alert in alerts:
@@ -198,7 +198,7 @@ class AlertSink:
         self.alerts += len(reported)
         return reported
 
-    def _alert(self, step: Step, rule: str, found: Found, calls: dict[tuple[str, int], int]) -> Alert:
+    def _alert(self, step: Step, rule: str, found: RuleAlert, calls: dict[tuple[str, int], int]) -> Alert:
         block = step.blocks.get(found.quantity)
         rank = self._run.rank
         if block is None:  # of the step as a whole
@@ -263,21 +263,21 @@ class _Repeats:
         return self.count <= _MOST_REPEATS
 
 
-def _key(step: Step, found: Found) -> tuple[str, str, int | None, str]:
+def _key(step: Step, found: RuleAlert) -> tuple[str, str, int | None, str]:
     """Which number was found: quantity, name, micro step, operator."""
     block = step.blocks.get(found.quantity)
     row = None if block is None else block.rows[found.at]
     return found.quantity, "" if row is None else row.name, None if row is None else row.micro_step, found.op
 
 
-def _mean(block: Block | None, found: Found) -> float | str:
+def _mean(block: QuantityBlock | None, found: RuleAlert) -> float | str:
     column = None if block is None else block.column(found.op)
     if block is None or column is None or block.seen[found.at, column] == 0:
         return "not known"
     return float(block.means[found.at, column])
 
 
-def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: Found, mean: float | str) -> str:
+def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: RuleAlert, mean: float | str) -> str:
     """An alert for people, in the words of the csv files."""
     where = said("alert-op-of", found.op, _what(label, quantity)) if quantity != label else quantity
     usual = found.reason or (said("alert-usual", mean) if isinstance(mean, float) else "")

@@ -8,7 +8,7 @@ from msprobe import log
 from msprobe.capture.mindspore.tensors import sum_of
 from msprobe.messages import said
 from msprobe.monitor import gradients
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedParameter
 
 
@@ -17,7 +17,7 @@ class UnreducedGradients(gradients.UnreducedGradients):
     here, as the program does it elsewhere; a copy of each gradient is kept for it.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConfiguredState) -> None:
         super().__init__(state, "parameter_gradient")
         self._adds = state.micro_steps > 1 and not state.config.micro_delta
         self._sums: dict[WatchedParameter, Any] = {}

@@ -12,7 +12,7 @@ from mindspore import Parameter
 from msprobe.capture import native
 from msprobe.capture.array_statistics import HostArray
 from msprobe.capture.mindspore.tensors import HELD, copy_of, dtype_name, host_array
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.operators import NAN, Operators, Value
 from msprobe.store.dtypes import Array
 
@@ -31,16 +31,16 @@ class Meter:
     def __init__(self, operators: Operators, defers: bool) -> None:
         self.operators = operators
         self._defers = defers
-        self._waiting: list[tuple[Cells, Any]] = []
+        self._waiting: list[tuple[TensorCells, Any]] = []
         self._bytes = 0
         # A bound above 1 counts more whole numbers than zero.
         self._is_small = operators.eps <= 1
 
-    def nothing(self) -> Cells:
+    def nothing(self) -> TensorCells:
         """See the protocol."""
-        return Cells(self.operators.nothing, None, None)
+        return TensorCells(self.operators.nothing, None, None)
 
-    def measure(self, tensor: Any) -> Cells:
+    def measure(self, tensor: Any) -> TensorCells:
         """See the protocol."""
         shape, dtype = tuple(map(int, tensor.shape)), dtype_name(tensor)
         size = HELD.get(dtype, 0) if self._defers and not isinstance(tensor, Parameter) else 0
@@ -48,13 +48,13 @@ class Meter:
             copy = copy_of(tensor)
             # Inside of a cell of mixed precision a copy may be rounded.
             if copy.dtype == tensor.dtype:
-                cells = Cells(None, shape, dtype)
+                cells = TensorCells(None, shape, dtype)
                 self._waiting.append((cells, copy))
                 self._bytes += math.prod(shape) * size
                 if self._bytes > MOST_WAITING_BYTES:
                     self._read()
                 return cells
-        return Cells(self._values(host_array(tensor)), shape, dtype)
+        return TensorCells(self._values(host_array(tensor)), shape, dtype)
 
     def collect(self) -> Callable[[], None]:
         """See the protocol. Everything is read before this returns: MindSpore is not asked by other threads."""

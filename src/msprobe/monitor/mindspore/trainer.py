@@ -14,7 +14,7 @@ from msprobe.capture.mindspore.debugger import PrecisionDebugger
 from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.errors import InvalidInputError
-from msprobe.messages import said
+from msprobe.messages import joined, said
 from msprobe.monitor import measuring
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
@@ -108,7 +108,7 @@ def _possible(config: MonitorConfig) -> MonitorConfig:
         log.once(
             ("monitor", "mindspore", *without),
             "warning",
-            said("not-measured-in-mindspore", " and ".join(without)),
+            said("not-measured-in-mindspore", joined(" and ", without)),
         )
     if config.scope == "global":
         log.once(

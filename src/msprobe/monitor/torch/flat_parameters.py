@@ -19,7 +19,7 @@ from msprobe.messages import said
 
 
 @dataclass(frozen=True)
-class Piece:
+class WholeParameter:
     """Where a parameter is whole: ``groups`` of ranks that have its pieces, and its ``shape`` there."""
 
     groups: tuple[Any, ...]
@@ -31,7 +31,7 @@ class FlatParameters:
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         #: id(parameter) -> where it is whole.
-        self.pieces: dict[int, Piece] = {}
+        self.pieces: dict[int, WholeParameter] = {}
         # Each flat parameter with the parameters in it: parameter, begin and end in it, shape.
         self._parts: list[tuple[torch.Tensor, list[tuple[torch.Tensor, int, int, tuple[int, ...]]]]] = []
         self._handles: list[Any] = []
@@ -51,7 +51,7 @@ class FlatParameters:
         groups = (handle.process_group,) if handle.uses_sharded_strategy else ()
         if flat._params is None:
             if groups:
-                self.pieces[id(flat)] = Piece(groups, (sum(flat._numels_with_padding),))
+                self.pieces[id(flat)] = WholeParameter(groups, (sum(flat._numels_with_padding),))
             return
         shapes, parameters, begin = iter(flat._shapes), iter(flat._params), 0
         parts = []
@@ -60,7 +60,7 @@ class FlatParameters:
                 parameter, shape = next(parameters), tuple(next(shapes))
                 parts.append((parameter, begin, begin + length, shape))
                 if groups:
-                    self.pieces[id(parameter)] = Piece(groups, shape)
+                    self.pieces[id(parameter)] = WholeParameter(groups, shape)
             begin += length
         self._parts.append((flat, parts))
 

@@ -12,21 +12,21 @@ from typing import Any
 
 import torch
 
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.operators import Value
-from msprobe.monitor.torch.flat_parameters import Piece
+from msprobe.monitor.torch.flat_parameters import WholeParameter
 
 
 class Shards:
     """The sharded tensors of a step."""
 
-    def __init__(self, pieces: Mapping[int, Piece]) -> None:
+    def __init__(self, pieces: Mapping[int, WholeParameter]) -> None:
         # id(parameter) -> where it is whole, of those that are no DTensors.
         self._pieces = pieces
         # What holds the numbers of this rank's shard, what shall hold those of the whole, elements here.
-        self._noted: dict[tuple[Any, ...], list[tuple[Cells, Cells, int]]] = {}
+        self._noted: dict[tuple[Any, ...], list[tuple[TensorCells, TensorCells, int]]] = {}
 
-    def note(self, parameter: Any, tensor: torch.Tensor | None, cells: Cells | None) -> Cells | None:
+    def note(self, parameter: Any, tensor: torch.Tensor | None, cells: TensorCells | None) -> TensorCells | None:
         """The cells of the whole tensor that ``tensor``, of ``parameter``, is a shard of; those given where it is
         whole. Called for all that is sharded, also where this rank has nothing of it (None): so all ranks have the same
         to reduce.
@@ -38,8 +38,8 @@ class Shards:
             groups, shape = _groups_of(parameter if tensor is None else tensor), tuple(parameter.shape)
         if not groups:
             return cells
-        whole = Cells(None, shape, str((parameter if tensor is None else tensor).dtype))
-        here = Cells((), (0,), None) if cells is None else cells
+        whole = TensorCells(None, shape, str((parameter if tensor is None else tensor).dtype))
+        here = TensorCells((), (0,), None) if cells is None else cells
         self._noted.setdefault(groups, []).append((here, whole, math.prod(here.shape or ())))
         return whole
 

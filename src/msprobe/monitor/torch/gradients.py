@@ -9,7 +9,7 @@ import torch
 from msprobe.capture.events import AccumulatedGradient
 from msprobe.capture.torch import private
 from msprobe.monitor import gradients
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.torch.flat_parameters import FlatParameters
 
 
@@ -20,7 +20,7 @@ class UnreducedGradients(gradients.UnreducedGradients):
     each backward pass brings is measured; as with ``micro_delta``.
     """
 
-    def __init__(self, state: State, sharded: bool, flat: FlatParameters) -> None:
+    def __init__(self, state: ConfiguredState, sharded: bool, flat: FlatParameters) -> None:
         super().__init__(state, "parameter_gradient" if sharded or state.config.micro_delta else "accumulated_gradient")
         self._has_main = any(hasattr(weight, "main_grad") for _, weight in state.watched.alive())
         self._flat = flat

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from msprobe import log
-from msprobe.capture.events import Direction, Kind, OptimizerStep, path_of
+from msprobe.capture.events import Direction, EventKind, OptimizerStep, path_of
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch import private
 from msprobe.capture.torch.models import name_modules
@@ -23,10 +23,10 @@ from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.storages import in_backward
 from msprobe.capture.torch.user_modules import is_training
 from msprobe.messages import said
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.names import Targets
-from msprobe.monitor.state import State
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.watched import WatchedModule
 
@@ -49,7 +49,7 @@ class LayerFeatures(Observer):
 
     is_careful = True
 
-    def __init__(self, state: State, optimizers: Optimizers) -> None:
+    def __init__(self, state: ConfiguredState, optimizers: Optimizers) -> None:
         self.state = state
         self._optimizers = optimizers
         # Quantity -> key of the module in events -> the module.
@@ -58,12 +58,12 @@ class LayerFeatures(Observer):
         self._choose()
         passes = {*self._wanted["attention_hook"], *self._wanted["moe_router_logit_hook"]}
         self.wants = Wants(
-            kinds=frozenset[Kind](("pass", "optimizer") if passes else ("optimizer",)),
+            kinds=frozenset[EventKind](("pass", "optimizer") if passes else ("optimizer",)),
             modules=[_exactly(path_of(key)) for key in sorted(passes)],
             directions=frozenset[Direction](("forward",)),
         )
         self._times: dict[tuple[Quantity, str], int] = {}
-        self._waiting: list[tuple[Cells, torch.Tensor]] = []
+        self._waiting: list[tuple[TensorCells, torch.Tensor]] = []
         # Of large matrices: the direction that they stretched most in the last step.
         self._directions: dict[str, torch.Tensor] = {}
 
@@ -198,7 +198,7 @@ class LayerFeatures(Observer):
             times = self._times.get((quantity, key), 0)
             self._times[quantity, key] = times + 1
             micro_step = times % state.micro_steps
-        cells = Cells(None, None, None)
+        cells = TensorCells(None, None, None)
         self._waiting.append((cells, found))
         state.gathering.add(quantity, watched.stage, watched.name + end, cells, micro_step)
 

@@ -12,7 +12,7 @@ from msprobe.capture import native
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
-from msprobe.monitor.gathering import Cells
+from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.projection import projection
 
@@ -25,7 +25,7 @@ _KINDS: dict[torch.dtype, tuple[int, bool, str]] = {
 
 
 class Meter:
-    """Gives each tensor its :class:`Cells`.
+    """Gives each tensor its :class:`TensorCells`.
 
     ``defer``: treat tensors of the host as those of a device. Call :meth:`measure` where torch's functions are not
     watched (``private.without_functions``).
@@ -39,13 +39,13 @@ class Meter:
         self._native = native.numbers if not defer and native.count_below is not None else None
         # Of each device: results of one element each, and what waits for them.
         self._results: dict[torch.device, list[torch.Tensor]] = {}
-        self._waiting: list[tuple[Cells, torch.device, int]] = []
+        self._waiting: list[tuple[TensorCells, torch.device, int]] = []
 
-    def nothing(self) -> Cells:
+    def nothing(self) -> TensorCells:
         """For what is no tensor."""
-        return Cells(self.operators.nothing, None, None)
+        return TensorCells(self.operators.nothing, None, None)
 
-    def measure(self, tensor: torch.Tensor) -> Cells:
+    def measure(self, tensor: torch.Tensor) -> TensorCells:
         """The statistics of ``tensor`` as it is now. Raises what torch raises for what cannot be read."""
         native_numbers = self._native
         if native_numbers is not None and type(tensor) in ORDINARY and not tensor.is_neg():
@@ -56,15 +56,15 @@ class Meter:
 
     def _measure_native(
         self, native_numbers: Callable[..., dict[str, Any]], tensor: torch.Tensor, kind: tuple[int, bool, str]
-    ) -> Cells:
+    ) -> TensorCells:
         operators, shape = self.operators, tuple(tensor.shape)
         number, is_float, dtype = kind
         address, count = address_of(tensor), tensor.numel()
         if not address and count:
             # No memory behind it, as of a fake tensor.
-            return Cells(operators.nothing, shape, dtype)
+            return TensorCells(operators.nothing, shape, dtype)
         if operators.is_norm_alone and is_float and native.norm is not None:
-            return Cells((native.norm(address, count, number),), shape, dtype)
+            return TensorCells((native.norm(address, count, number),), shape, dtype)
         numbers = native_numbers(address, count, number, native.UNROUNDED, 0)
         numbers["single"] = not shape
         if operators.needs_projection and count:
@@ -75,18 +75,18 @@ class Meter:
             assert native.count_below is not None
             eps = operators.eps
             numbers["below"] = native.count_below(address, count, number, eps) if is_float else numbers.get("zero")
-        return Cells(operators.values(numbers), shape, dtype)
+        return TensorCells(operators.values(numbers), shape, dtype)
 
     # ---------------------------------------------------------------- with operations of torch
 
-    def _measure_otherwise(self, tensor: torch.Tensor) -> Cells:
+    def _measure_otherwise(self, tensor: torch.Tensor) -> TensorCells:
         with OwnWork():
             found = unwrap(tensor)
             values, dtype = found.values, found.dtype
             if values is None:
-                return Cells(self.operators.nothing, found.shape, dtype)
+                return TensorCells(self.operators.nothing, found.shape, dtype)
             shape = tuple(values.shape) if found.sparse is None else found.shape
-            cells = Cells(None, shape, dtype)
+            cells = TensorCells(None, shape, dtype)
             results = self._results.setdefault(values.device, [])
             self._waiting.append((cells, values.device, len(results)))
             launched = _Launched(values.detach(), self.operators.eps)

@@ -9,10 +9,10 @@ from typing import Any
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor import steps
-from msprobe.monitor.gathering import Cells
-from msprobe.monitor.state import State
+from msprobe.monitor.gathering import TensorCells
+from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.steps import MOMENTS, Groups, Kept
-from msprobe.monitor.torch.flat_parameters import Piece
+from msprobe.monitor.torch.flat_parameters import WholeParameter
 from msprobe.monitor.torch.global_scope import Shards
 from msprobe.monitor.torch.gradients import UnreducedGradients
 from msprobe.monitor.torch.optimizers import Optimizers
@@ -26,11 +26,11 @@ class OptimizerSteps(steps.OptimizerSteps):
 
     def __init__(
         self,
-        state: State,
+        state: ConfiguredState,
         optimizers: Optimizers,
         groups: Groups,
         unreduced: UnreducedGradients | None,
-        pieces: Mapping[int, Piece],
+        pieces: Mapping[int, WholeParameter],
         over: Callable[[Any], None],
         skipped: Callable[[Any], None],
     ) -> None:
@@ -76,7 +76,7 @@ class OptimizerSteps(steps.OptimizerSteps):
         if not self._has_gradients:
             super()._measure_gradients(owned)
 
-    def _whole(self, one: WatchedParameter, tensor: Any, cells: Cells | None) -> Cells | None:
+    def _whole(self, one: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
         # Other ranks may have of it what this one has not.
         return cells if self.shards is None else self.shards.note(one.reference(), tensor, cells)
 
@@ -102,5 +102,7 @@ class OptimizerSteps(steps.OptimizerSteps):
                 change = first.double() / (1 - beta1**kept.step)
                 change /= (second.double() / (1 - beta2**kept.step)).sqrt_().add_(eps)
                 changed, norm = float(change.norm()) * lr, float(weight.double().norm())
-            cells = Cells((changed, changed / norm if norm else math.nan), tuple(weight.shape), str(kept.weight.dtype))
+            cells = TensorCells(
+                (changed, changed / norm if norm else math.nan), tuple(weight.shape), str(kept.weight.dtype)
+            )
             state.gathering.add("update", one.stage, one.name, cells)

@@ -23,7 +23,7 @@ from msprobe.config.declared import (
     read_declared,
     whole,
 )
-from msprobe.config.mistakes import MistakeKind, Source
+from msprobe.config.mistakes import ConfigSource, MistakeKind
 from msprobe.messages import said
 from msprobe.monitor.config import ENDLESS, Communication, MonitorConfig, raise_mistakes_of, read_file
 
@@ -166,7 +166,7 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
     """
     document = read_file(path)
     given = document.value if framework is None else {**document.value, "framework": framework}
-    source = Source(
+    source = ConfigSource(
         os.fspath(path), replace(document, value=given), {} if framework is None else {("framework",): "fr"}
     )
     read = read_declared(_FileV2, source, "it", unknown="outer ignored")

@@ -27,7 +27,7 @@ _PLACES: Mapping[Quantity, tuple[str, str]] = {
     "param_updated": ("param", "param_updated"),
     "other": ("cc", "comm"),
 }
-# The module, what came in or out of it, its number where there are several, and where in a structure it is.
+# The module, its inputs or results, its number where there are several, and where in a structure it is.
 _NAME = re.compile(r"(.*\.)?(input|output)(?:_(\d+))?((?:[._].*)?)", re.DOTALL)
 
 

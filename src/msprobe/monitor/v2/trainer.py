@@ -52,7 +52,7 @@ class TrainerMonitorV2:
         self._monitor = monitor
 
     def step(self) -> None:
-        """Nothing has to be done here: a step is one of the optimizer. Told once."""
+        """Nothing has to be done here: a step is one of the optimizer. Called once."""
         log.once(
             ("monitor_v2", "step"),
             "warning",

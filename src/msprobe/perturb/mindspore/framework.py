@@ -19,7 +19,7 @@ from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb import arrays
-from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
+from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
 from msprobe.perturb.operators import last_name
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.trees import LeafPath, leaves, mapped
@@ -117,7 +117,7 @@ class MindSporeFramework:
         return ()
 
     def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
-        """See the protocol. Of views nobody tells: an argument itself is known."""
+        """See the protocol. Of views nobody says: an argument itself is known."""
         known = {id(one) for one in arguments}
         return any(id(one) in known for one in results)
 
@@ -232,11 +232,11 @@ class MindSporeFramework:
         """See the protocol."""
         return arrays.distance(_array(one), _array(other))
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> Difference:
+    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
         """See the protocol."""
         return arrays.compare(_array(own.astype(other.dtype)), _array(other), limits)
 
-    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> Difference:
+    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
         """See the protocol."""
         raise NotImplementedError
 

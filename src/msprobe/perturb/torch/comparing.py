@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.perturb.framework import Difference, Limits, Reactions
-from msprobe.signed_errors import Result, judge_signed
+from msprobe.perturb.framework import Limits, Reactions, TensorDistance
+from msprobe.signed_errors import CheckedResult, judge_signed
 
 # Larger tensors are gone through in parts; what is found is found in all of them.
 _PART = 1 << 22
@@ -21,17 +21,17 @@ _FACTOR = 4.0
 _ROW = 16
 
 
-def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> Difference:
+def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> TensorDistance:
     """By the ratio of magnitudes; ``own`` counts in the type of ``other``."""
     _check_shapes(own, other)
     if own.dtype is torch.bool or not own.numel():
-        return Difference(True)
+        return TensorDistance(True)
     a = own.detach().to(device=other.device, dtype=other.dtype)
     if torch.equal(a, other):
-        return Difference(True)
+        return TensorDistance(True)
     a, b = _numbers(a), _numbers(other.detach())
     if _is_quickly_equal(a, b, limits):
-        return Difference(True)
+        return TensorDistance(True)
     worst, word, total, bad, count = 1.0, "", 0.0, 0, 0
     for one, two in _parts(a, b):
         numbers = _compare_part(one, two, limits)
@@ -40,7 +40,7 @@ def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> Differenc
         word = "nan_mismatch" if is_mismatch else word or ("symbol_flipping" if is_flip else "")
         total, bad, count = total + sum_rel, bad + int(n_bad), count + one.numel()
     is_equal = not word and worst <= limits.ratio
-    return Difference(is_equal, worst, word, total / count, bad / count)
+    return TensorDistance(is_equal, worst, word, total / count, bad / count)
 
 
 def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
@@ -84,26 +84,26 @@ def _ends(tensor: torch.Tensor) -> list[float]:
     return torch.stack(tensor.aminmax()).tolist()
 
 
-def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean_limit: float) -> Difference:
+def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean_limit: float) -> TensorDistance:
     """By the relative error from 1 on and the absolute one below, and by the mean of the signed one."""
     _check_shapes(own, golden)
     if not own.numel():
-        return Difference(True)
+        return TensorDistance(True)
     a, b = _numbers(own.detach()).to("cpu", torch.float64), _numbers(golden.detach()).to("cpu", torch.float64)
     same = (a == b) | (a.isnan() & b.isnan())
     finite = a.isfinite() & b.isfinite()
     if bool((~finite & ~same).any()):
-        return Difference(False, word="nan_mismatch", bad_ratio=float((~finite & ~same).double().mean()))
+        return TensorDistance(False, word="nan_mismatch", bad_ratio=float((~finite & ~same).double().mean()))
     a, b = torch.where(finite, a, 0), torch.where(finite, b, 0)
     error = a - b
     relative = error.abs() / b.abs().clamp(min=torch.finfo(torch.float32).tiny)
     is_bad = torch.where(a.abs() >= 1, relative > limit, error.abs() > limit)
     mean = torch.where(b.abs() >= 1, error / b.abs().clamp(min=1), error).mean()
     if not bool(is_bad.any()) and abs(float(mean)) <= mean_limit:
-        return Difference(True)
+        return TensorDistance(True)
     # Small elements count with their absolute error, so that one near zero is not all that shows.
     relative_errors = torch.where(a.abs() >= 1, relative, error.abs())
-    return Difference(
+    return TensorDistance(
         False, 1 + float(relative_errors.max()), "", float(relative_errors.mean()), float(is_bad.double().mean())
     )
 
@@ -149,7 +149,7 @@ def goes_one_way(own: torch.Tensor, reactions: Reactions) -> str:
     units = torch.exp2(torch.floor(torch.log2(base.abs().clamp(min=torch.finfo(torch.float32).tiny)))) * epsilon
     typical = float(base.square().mean().sqrt()) * epsilon / 8
     scale = torch.maximum(units, answer).clamp(min=typical)
-    found = judge_signed(Result(base, torch.where(finite, given - base, 0), units, scale, epsilon))
+    found = judge_signed(CheckedResult(base, torch.where(finite, given - base, 0), units, scale, epsilon))
     return found.message if found.status != "pass" else ""
 
 

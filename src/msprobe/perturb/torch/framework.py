@@ -14,7 +14,7 @@ from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Difference, Invocation, Limits, Reactions
+from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
 from msprobe.perturb.trees import leaves
@@ -204,11 +204,11 @@ class TorchFramework:
         """See the protocol."""
         return comparing.distance(one, other)
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> Difference:
+    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
         """See the protocol."""
         return comparing.compare(own, other, limits)
 
-    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> Difference:
+    def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
         """See the protocol."""
         return comparing.compare_with_cpu(own, golden, limit, mean_limit)
 

@@ -50,9 +50,9 @@ class Arriving:
         self._queue.put(None)
 
     def _wait_for_room(self) -> None:
-        is_told = False
+        is_logged = False
         while self.waiting and shutil.disk_usage(self._folder).free < LEAST_FREE_BYTES:
-            if not is_told:
-                is_told = True
+            if not is_logged:
+                is_logged = True
                 log.warning(said("online-disk-nearly-full", self._folder, self.waiting))
             time.sleep(0.2)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import MsprobeError, NotAvailableError, PathError
-from msprobe.messages import said, translated
+from msprobe.messages import said
 from msprobe.paths import write_atomically
 from msprobe.precheck import precision_compare
 from msprobe.precheck.columns import BLANK, DETAILS_HEADER, RESULT_HEADER, lines_of
@@ -93,7 +93,7 @@ def run_online(request: OnlineRequest, progress: Callable[[str], None] = lambda 
                 Spool(Path(spool), settings.ranks, receiver.refuse).steps(receiver.frames()), Path(spool)
             )
             for step in arriving:
-                progress(translated(said("steps-checked-so-far", step.rank, step.step, arriving.waiting)))
+                progress(said("steps-checked-so-far", step.rank, step.step, arriving.waiting))
                 session.check(step)
                 step.drop()
     finally:

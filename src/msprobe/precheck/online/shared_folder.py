@@ -196,24 +196,24 @@ class _Crowd:
         # None: the file is no sign of life.
         self._lives: dict[str, Life | None] = {}
         # Those of which frames were taken, and when the last one came.
-        self._heard: dict[str, float] = {}
+        self._last_signs: dict[str, float] = {}
         self._had_frames = False
 
     @property
     def gone(self) -> int:
         """How many ranks of which frames have come have ended or died, with all that sent for them."""
-        heard: dict[int, bool] = {}
-        for mark in self._heard:
+        all_gone: dict[int, bool] = {}
+        for mark in self._last_signs:
             life = self._lives.get(mark)
             if life and (not self._ranks or life.rank in self._ranks):
-                heard[life.rank] = heard.get(life.rank, True) and self._is_gone(mark)
-        return sum(heard.values())
+                all_gone[life.rank] = all_gone.get(life.rank, True) and self._is_gone(mark)
+        return sum(all_gone.values())
 
     @property
     def is_busy(self) -> bool:
         """True while one that lives has sent a frame a moment ago."""
         now = time.monotonic()
-        return any(now - last < _GRACE_SECONDS and not self._is_gone(mark) for mark, last in self._heard.items())
+        return any(now - last < _GRACE_SECONDS and not self._is_gone(mark) for mark, last in self._last_signs.items())
 
     def _is_gone(self, mark: str) -> bool:
         return mark in self._ended or mark in self._dead
@@ -235,7 +235,7 @@ class _Crowd:
         began = [mark for mark, life in self._lives.items() if life and life.rank == rank]
         earlier = [mark for mark in began if _beginning(mark) < sequence]
         if earlier:
-            self._heard[max(earlier, key=_beginning)] = time.monotonic()
+            self._last_signs[max(earlier, key=_beginning)] = time.monotonic()
 
     def look(self, are_frames_waiting: bool) -> None:
         """Name once each that has died, and one that lives after all. What an earlier run has left is removed."""
@@ -244,7 +244,7 @@ class _Crowd:
             if mark in self._ended:
                 continue
             why = life.end() if life else ""
-            if life and why and not life.was_alive and mark not in self._heard:
+            if life and why and not life.was_alive and mark not in self._last_signs:
                 if are_frames_waiting:
                     continue  # they may be of this one
                 log.info(said("rank-of-earlier-run", life.rank, why))

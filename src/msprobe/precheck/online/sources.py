@@ -55,7 +55,7 @@ class Sender:
         #: Those of them of which a record has come.
         self._recorded: set[Key] = set()
         #: Ranks of which a record has come, and those of which a step with records has come whole.
-        self.heard: set[int] = set()
+        self.known_ranks: set[int] = set()
         self.whole: set[int] = set()
         #: Ranks of which something could not be put on the disk: nothing whole is to come of them.
         self.unkept: set[int] = set()
@@ -65,7 +65,7 @@ class Sender:
     @property
     def known(self) -> set[int]:
         """Ranks that count: of which a record has come, or would have been kept."""
-        return self.heard | self.unkept
+        return self.known_ranks | self.unkept
 
     def place_of(self, sequence: int, head: bytes) -> tuple[bool, Delivery | None]:
         """Whether this frame is the last one once more, and its delivery then. Raises ValueError for an earlier one."""
@@ -88,7 +88,7 @@ class Sender:
             self._recorded.discard(key)
         elif frame.what == "record":
             self._recorded.add(key)
-            self.heard.add(frame.rank)
+            self.known_ranks.add(frame.rank)
         elif frame.what == "end":
             if key in self._recorded:
                 self.whole.add(frame.rank)

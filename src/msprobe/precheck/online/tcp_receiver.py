@@ -277,7 +277,7 @@ class TcpReceiver:
             connection.send(words.WORD.pack(words.DONE, 0))
         with self._changed:
             # A rank that has begun, and of which nothing whole has come, counts as lost.
-            source.has_said_farewell = bool(source.whole | source.unkept) or not source.heard
+            source.has_said_farewell = bool(source.whole | source.unkept) or not source.known_ranks
             self._ended |= source.whole | source.unkept
             if source.open:
                 self._let_go(source)

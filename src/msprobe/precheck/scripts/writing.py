@@ -15,7 +15,7 @@ from pydantic import Field
 
 from msprobe.config.declared import Declared, demand, is_object, is_str, is_whole, one_of, read_declared, whole
 from msprobe.config.jsonc import parse
-from msprobe.config.mistakes import Source, raise_in_one_line
+from msprobe.config.mistakes import ConfigSource, raise_in_one_line
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import SETTINGS, Budget
@@ -350,7 +350,7 @@ _OP_CONFIG = Annotated[OpConfig, demand((is_object, "an object"))]
 def load_op_config(path: StrPath) -> OpConfig:
     """Read ``config_op.json``; all mistakes are reported at once. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    source = Source(os.fspath(path), parse(read_bounded(file, Budget(path, SETTINGS)), os.fspath(path)), {})
+    source = ConfigSource(os.fspath(path), parse(read_bounded(file, Budget(path, SETTINGS)), os.fspath(path)), {})
     read = read_declared(_OP_CONFIG, source, "the file", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)

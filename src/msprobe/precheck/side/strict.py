@@ -30,7 +30,7 @@ from msprobe.precheck.side.elements import (
     unlike_taken,
     unlike_whole,
 )  # fmt: skip
-from msprobe.signed_errors import Result, SignedErrors, judge_signed
+from msprobe.signed_errors import CheckedResult, SignedErrors, judge_signed
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def judge_direction(
         scale = xp.where(xp.isfinite(scale), scale, none + sys.float_info.max**0.25)
         errors = xp.where(finite, device - bench, none)
         own = None if ordinary is None else xp.where(finite, ordinary - bench, none)
-        return judge_signed(Result(b, errors, units, scale, epsilon, own, elementwise))
+        return judge_signed(CheckedResult(b, errors, units, scale, epsilon, own, elementwise))
 
 
 def _module_of(array: Any) -> Any:

@@ -26,7 +26,7 @@ from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
 from msprobe.messages import joined, said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
-from msprobe.precheck.compile_report import CompileResult, Difference, Status, difference, result_of
+from msprobe.precheck.compile_report import CompiledRow, CompiledStatus, CompileResult, difference, result_of
 from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.beside import ModelState, RandomNumbersAndAutocast, bytes_of, state_of, tensors_of
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
@@ -80,7 +80,7 @@ class PrecisionChecker:
         self._passes: list[Pass] = []
         self._open: list[Pass] = []
         self._counts: dict[int, int] = {}
-        self._notes: list[Difference] = []
+        self._notes: list[CompiledRow] = []
 
     # Which modules.
 
@@ -160,7 +160,7 @@ class PrecisionChecker:
                 compiled = _number(_run(run_step, model))
         except Exception as problem:
             why = said("compiled-step-raised", raised_text(problem))
-            rows.append(Difference("LOSS", "note", 0, "FAIL", note=why))
+            rows.append(CompiledRow("LOSS", "note", 0, "FAIL", note=why))
         finally:
             after.restore()
         return result_of(rows, self._cast, self._threshold, eager, compiled)
@@ -183,7 +183,7 @@ class PrecisionChecker:
         self._passes, self._notes, self._counts = [], [], {}
         self._watched = [watch_module(module, self) for module in self._wrapped.values()]
 
-    def _collected(self) -> list[Difference]:
+    def _collected(self) -> list[CompiledRow]:
         watched, self._watched = self._watched, []
         for handle in watched:
             handle.remove()
@@ -203,8 +203,8 @@ class PrecisionChecker:
     def _name(self, module: nn.Module) -> str:
         return self._names.get(id(module), type(module).__name__)
 
-    def _note(self, module: nn.Module, number: int, why: str, status: Status = "SKIP") -> None:
-        self._notes.append(Difference(self._name(module), "note", 0, status, note=_of_pass(number, why)))
+    def _note(self, module: nn.Module, number: int, why: str, status: CompiledStatus = "SKIP") -> None:
+        self._notes.append(CompiledRow(self._name(module), "note", 0, status, note=_of_pass(number, why)))
 
     def enter(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """A module that is checked is about to run."""
@@ -306,7 +306,7 @@ class PrecisionChecker:
         finally:
             one.inputs, one.parameters, one.results = Inputs([], {}), [], []
 
-    def _judged(self, one: Pass, sides: Sides) -> list[Difference]:
+    def _judged(self, one: Pass, sides: Sides) -> list[CompiledRow]:
         rows = []
         if self._with_inputs:
             given = Inputs(one.inputs.args[1:], one.inputs.kwargs).tensors()
@@ -315,7 +315,7 @@ class PrecisionChecker:
                 for place, value in enumerate(values):
                     shape = str(tuple(value.shape))
                     rows.append(
-                        Difference(
+                        CompiledRow(
                             self._name(one.module), kind, place, "PASS", shape=shape, note=said("inputs-are-shared")
                         )
                     )
@@ -328,7 +328,7 @@ class PrecisionChecker:
                 rows += self._row((name, kind, place), sides, functools.partial(_gradient, path))
         return rows
 
-    def _row(self, name: tuple[str, str, int], sides: Sides, of: Callable[[Outcome], Any]) -> list[Difference]:
+    def _row(self, name: tuple[str, str, int], sides: Sides, of: Callable[[Outcome], Any]) -> list[CompiledRow]:
         """``of``: the result, or the gradient, that is meant."""
         eager, compiled = of(sides.eager), of(sides.compiled)
         if not isinstance(eager, torch.Tensor) or not isinstance(compiled, torch.Tensor):
@@ -338,7 +338,7 @@ class PrecisionChecker:
             plain = not given
             if plain and not (isinstance(eager, _PLAIN) and isinstance(compiled, _PLAIN) and eager != compiled):
                 return []
-            return [Difference(*name, "FAIL", note=said("compiled-kinds-differ", _kind(compiled), _kind(eager)))]
+            return [CompiledRow(*name, "FAIL", note=said("compiled-kinds-differ", _kind(compiled), _kind(eager)))]
         pair = value_of(eager).array, value_of(compiled).array
         dtype = str(eager.dtype).rpartition(".")[2]
         row = difference(name, pair, self._threshold, None, dtype)

@@ -17,7 +17,7 @@ from msprobe.capture.torch import private
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
-from msprobe.precheck.compile_report import Difference, difference
+from msprobe.precheck.compile_report import CompiledRow, difference
 from msprobe.precheck.side.machine import with_own_code
 from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import RandomNumbersAndAutocast, bytes_of, copy_of, plain, put_state, structure_of
@@ -38,7 +38,7 @@ class Pass:
     surroundings: RandomNumbersAndAutocast
     #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
     parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
-    rows: list[Difference] = field(default_factory=list)
+    rows: list[CompiledRow] = field(default_factory=list)
     #: What the module gave in the training, and the numbers that it kept before.
     results: list[Any] = field(default_factory=list)
     state: list[dict[str, Any]] = field(default_factory=list)

@@ -60,7 +60,7 @@ def given_to(
     if autocast is not None or executor.autocast is not None:
         casts = casts_of(machine, function, typed, autocast)
     gives = [one.dtype for one in device.outputs if isinstance(one, torch.Tensor)]
-    # What came in is converted to the type of its result before it goes through the call.
+    # The input is converted to the type of its result before it goes through the call.
     rounds = bool(casts) or typed is not inputs
     if not rounds:
         return Given(inputs, inputs)

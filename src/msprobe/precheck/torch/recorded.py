@@ -190,7 +190,7 @@ def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def unknown_gradients(call: ApiCall) -> str:
-    """Why recorded gradients cannot be judged by what came in; empty if they can: the values of all that came in are
+    """Why recorded gradients cannot be judged by the inputs; empty if they can: the values of all that came in are
     there, one for each result of floats.
     """
     given = [one for one in flat(call.gradients or ()) if isinstance(one, TensorInfo)]
@@ -204,7 +204,7 @@ def unknown_gradients(call: ApiCall) -> str:
 
 
 def other_shapes(call: ApiCall, bench: Outcome) -> str:
-    """Why a pass of a module is another computation than was recorded; empty if nothing tells."""
+    """Why a pass of a module is another computation than was recorded; empty if nothing says."""
     if call.exact:
         return ""
     recorded = [one.shape for one in flat(call.outputs) if isinstance(one, TensorInfo)]

@@ -129,7 +129,7 @@ def disturbed(
     function: Callable[..., Any], inputs: Inputs, reference: Outcome, eps: float, key: str, seed: int
 ) -> Movement:
     """How far each element of the reference moves when its inputs are off by up to ``eps`` of their size, and what
-    else that tells of the results.
+    else that reports the results.
 
     The largest of a few draws. Inputs are made smaller only, so that they stay in their domain (a probability stays
     below 1). Nothing where the disturbed call fails.

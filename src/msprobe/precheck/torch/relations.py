@@ -2,8 +2,8 @@
 
 An element of a dropout is 0 or ``x / (1 - p)``, whatever was drawn: each element lies on one of a few *branches*
 ``factor * x + offset``. Which branches a call has, draws of the reference show, in double precision. A candidate's
-element must lie on one of them, and its gradient is the factor of that very branch times what came in. Calls whose
-result has a factor of its own at each place (a random slope) have the gradient ``factor * what came in`` there.
+element must lie on one of them, and its gradient is the factor of that very branch times the input. Calls whose
+result has a factor of its own at each place (a random slope) have the gradient ``factor * input`` there.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _words(branches: Sequence[Branch]) -> str:
 
 
 def has_own_factors(x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> bool:
-    """True where the gradient at each place is the result's factor there times what came in."""
+    """True where the gradient at each place is the result's factor there times the input."""
     if not (isinstance(gradient, torch.Tensor) and isinstance(arrived, torch.Tensor)) or x.shape != y.shape:
         return False
     left, right = gradient.double() * x.double(), y.double() * arrived.double()
@@ -140,7 +140,7 @@ def has_own_factors(x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: An
 
 
 def judge_own_factors(name: str, x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> Judged:
-    """The row of a gradient that is to be the result's own factor times what came in."""
+    """The row of a gradient that is to be the result's own factor times the input."""
     row = Judged(f"{name}.backward.output.0", "pass", said("random-gradient-fits"))
     expected = y.double() * arrived.double() / x.double()
     known = expected.isfinite() & (x != 0)

@@ -17,7 +17,7 @@ from msprobe.precheck.arguments import Plain, TensorInfo, UnreadableArgumentErro
 from msprobe.precheck.columns import BLANK, Judged, direction_status, worst_of
 from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
-from msprobe.precheck.judge import Pair, Value, judge
+from msprobe.precheck.judge import ResultPair, Value, judge
 from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.precision_compare import FORMULA
@@ -355,7 +355,7 @@ class TorchRunner:
     def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> Judged:
         if self._profile.own and api.rpartition(".")[2] in _UP_TO_SIGN:
             bench, device = sizes_of(bench), sizes_of(device)
-        pair = Pair(name, value_of(bench), value_of(device))
+        pair = ResultPair(name, value_of(bench), value_of(device))
         if which in sides.movement.moved:
             pair.movement = sides.movement.moved[which].numpy()
         pair.elementwise = which in sides.movement.elementwise

@@ -37,7 +37,7 @@ class Sample:
 
 
 # Each a way to call a function: with a list of shapes of float tensors ("labels": whole numbers from 0 to 3) and plain
-# arguments. In the order of how much a call like it tells.
+# arguments. In the order of how much a call like it says.
 _Form = tuple[Any, ...]
 _FORMS: tuple[_Form, ...] = (
     ((5, 4), (5, 4)),

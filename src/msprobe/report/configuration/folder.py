@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
+from msprobe.environment.configuration.comparison import ConfigurationComparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.pack import is_entry
 from msprobe.errors import PathError
 from msprobe.messages import said
@@ -20,7 +20,12 @@ _SIDES = ("bench", "cmp")
 _MOST_OLD = 500_000
 
 
-def compare_to_folder(bench: StrPath, cmp: StrPath, output: StrPath, options: Options = Options()) -> Comparison:  # noqa: B008
+def compare_to_folder(
+    bench: StrPath,
+    cmp: StrPath,
+    output: StrPath,
+    options: Options = Options(),  # noqa: B008
+) -> ConfigurationComparison:
     """Compare two packs and write the result. What is in the folder may be an earlier result, and nothing else.
 
     Nothing is written or removed before both packs are read. Raises PathError, InvalidInputError.
@@ -40,7 +45,7 @@ def compare_to_folder(bench: StrPath, cmp: StrPath, output: StrPath, options: Op
     return result
 
 
-def _as_json(result: Comparison) -> dict[str, Any]:
+def _as_json(result: ConfigurationComparison) -> dict[str, Any]:
     """The answer for programs: its level, the findings, and what was compared."""
     findings = [
         {"part": one.part, "name": one.name, "level": one.level, "bench": one.bench, "cmp": one.cmp, "why": one.why}

@@ -1,4 +1,4 @@
-"""``result.html``: one file that needs no network and runs no script."""
+"""``result.html``: one file that needs no network."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from msprobe.environment.configuration.comparison import Comparison
-from msprobe.environment.configuration.differences import DifferenceSheet, clean
+from msprobe.environment.configuration.comparison import ConfigurationComparison
+from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.foreign import html_page
-from msprobe.messages import said, translated
+from msprobe.messages import said
 from msprobe.paths import StrPath, write_atomically
 from msprobe.report.configuration.text import headline
 from msprobe.report.configuration.workbook import FINDINGS, note_of
@@ -23,13 +23,13 @@ summary { cursor: pointer; }
 """
 
 
-def write_page(path: StrPath, result: Comparison) -> None:
+def write_page(path: StrPath, result: ConfigurationComparison) -> None:
     """Write the page. Raises PathError."""
-    pieces = html_page.page(translated(said("configuration-check-title")), _body(result), style=_STYLE)
+    pieces = html_page.page(said("configuration-check-title"), _body(result), style=_STYLE)
     write_atomically(path, (piece.encode("utf-8", "replace") for piece in pieces), fsync=False)
 
 
-def _body(result: Comparison) -> Iterator[str]:
+def _body(result: ConfigurationComparison) -> Iterator[str]:
     yield (
         f"<h1>{_text(said('configuration-check-title'))}</h1>\n"
         f"<p>bench <code>{_text(result.bench)}</code><br>cmp <code>{_text(result.cmp)}</code></p>\n"
@@ -71,7 +71,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], level: int | No
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td class="{_text(cell)}">{_text(cell)}</td>' if column == level else f"<td>{_text(cell)}</td>"
+            f'<td class="{escape(str(cell))}">{_text(cell)}</td>' if column == level else f"<td>{_text(cell)}</td>"
             for column, cell in enumerate(row)
         )
         + "</tr>"
@@ -83,11 +83,4 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]], level: int | No
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return escape(
-        "\n".join(
-            clean(line)
-            for line in translated(
-                "" if value is None else value if isinstance(value, str) else str(value)
-            ).splitlines()
-        )
-    )
+    return html_page.text("" if value is None else value)

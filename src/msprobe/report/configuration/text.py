@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from msprobe.environment.configuration.comparison import Comparison
-from msprobe.environment.configuration.differences import Finding, clean
+from msprobe.environment.configuration.comparison import ConfigurationComparison
+from msprobe.environment.configuration.differences import ConfigurationFinding, clean
 from msprobe.messages import joined, said, translated
 from msprobe.report.configuration.workbook import note_of
 
 _SHOWN = 12
 
 
-def headline(result: Comparison) -> str:
+def headline(result: ConfigurationComparison) -> str:
     """The answer in one sentence."""
     errors = sum(one.level == "error" for one in result.findings)
     warnings = sum(one.level == "warning" for one in result.findings)
@@ -25,7 +25,7 @@ def headline(result: Comparison) -> str:
     return joined(" ", filter(None, (answer, not_compared)))
 
 
-def lines(result: Comparison) -> list[str]:
+def lines(result: ConfigurationComparison) -> list[str]:
     """All lines, clean of what could drive a terminal."""
     found = [f"bench {result.bench}", f"cmp   {result.cmp}", "", headline(result), ""]
     width = max((len(part.name) for part in result.parts), default=0)
@@ -41,7 +41,7 @@ def lines(result: Comparison) -> list[str]:
     return [clean(translated(line)) for line in found]
 
 
-def line_of(one: Finding) -> str:
+def line_of(one: ConfigurationFinding) -> str:
     """A finding in a line."""
     name, bench, cmp, why = map(translated, (one.name, one.bench, one.cmp, one.why))
     values = f": {bench or '-'} | {cmp or '-'}" if bench or cmp else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from msprobe.environment.configuration.comparison import Comparison
+from msprobe.environment.configuration.comparison import ConfigurationComparison
 from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.messages import said, translated
 from msprobe.paths import StrPath
@@ -16,12 +16,12 @@ FINDINGS = ("order", "level", "part", "what", "bench", "cmp", "why it matters")
 _COLOURS = {"error": RED, "warning": YELLOW}
 
 
-def write_result(path: StrPath, result: Comparison) -> None:
+def write_result(path: StrPath, result: ConfigurationComparison) -> None:
     """Write the workbook. Raises PathError."""
     write_workbook(path, _sheets(result))
 
 
-def _sheets(result: Comparison) -> Iterator[Sheet]:
+def _sheets(result: ConfigurationComparison) -> Iterator[Sheet]:
     rows = [(part.name, part.level, translated(note_of(part))) for part in result.parts]
     yield _sheet("summary", SUMMARY, rows, [_COLOURS.get(part.level, PLAIN) for part in result.parts])
     ranked = [

@@ -14,7 +14,7 @@ from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, hold
 from msprobe.rollout.responses import Response, Responses, read_responses
-from msprobe.rollout.torch.recorded import Call, Rows
+from msprobe.rollout.torch.recorded import ModuleCall, RowOrigins
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
 
@@ -27,7 +27,7 @@ class Answers:
     Then what a request was given first is its prompt, and the log-probs are those of the recorded logits.
     """
 
-    def __init__(self, path: str, passes: Sequence[Rows]) -> None:
+    def __init__(self, path: str, passes: Sequence[RowOrigins]) -> None:
         self.path = path
         self.rows: list[dict[str, Any]] = []
         self._is_written = os.path.isfile(path)
@@ -49,7 +49,7 @@ class Answers:
         self._away: list[float] = []
         self.cached = {str(row.get("request_id")): int(row.get("cached_tokens", 0)) for row in self.rows}
 
-    def note_logits(self, call: Call) -> None:
+    def note_logits(self, call: ModuleCall) -> None:
         """Are the log-probs of a pass those of its logits?"""
         logits = next((one for one in call.results if one is not None), None)
         if logits is None or call.positions is None or len(call.requests) != len(logits):
@@ -104,7 +104,7 @@ class Answers:
         return Responses(self.path, "logits", tuple(rows), is_named=True) if known else None
 
 
-def _of_passes(passes: Sequence[Rows]) -> list[dict[str, Any]]:
+def _of_passes(passes: Sequence[RowOrigins]) -> list[dict[str, Any]]:
     tokens: dict[str, dict[int, int]] = {}
     first: dict[str, int] = {}
     for one in passes:

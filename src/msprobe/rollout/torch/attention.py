@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from msprobe.messages import said
-from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
+from msprobe.rollout.torch.measuring import UNITS, JudgedRows, NotKnown
 from msprobe.rollout.torch.trainer import Trainer
 
 #: A piece of the catalogue: why a row is not judged.
@@ -44,7 +44,7 @@ class Attention:
         self._cache: dict[str, dict[str, _Keys]] = {}
         self._own: dict[str, list[tuple[Any, Any]]] = {}
 
-    def remember(self, path: str, tensors: Sequence[Any], requests: Sequence[str], positions: Any) -> Rows:
+    def remember(self, path: str, tensors: Sequence[Any], requests: Sequence[str], positions: Any) -> JudgedRows:
         """Keep keys and values; which rows can be judged, and by how much limits are widened. Raises NotKnown."""
         if positions is None or len(requests) != len(positions) or len(positions) != len(tensors[0]):
             raise NotKnown(said("rows-unknown"))
@@ -71,7 +71,7 @@ class Attention:
         skipped = {CACHED: lost} if lost else {}
         if not whole.any():
             raise NotKnown(said(CACHED))
-        return Rows(whole, skipped, widened if (widened > 0).any() else None)
+        return JudgedRows(whole, skipped, widened if (widened > 0).any() else None)
 
     def _same_in_front(self, layer: Mapping[str, _Keys], request: str, missing: Sequence[int]) -> bool:
         """Take keys of another request that begins with the same tokens; False where no such one was recorded."""

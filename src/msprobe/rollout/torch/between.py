@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from msprobe.rollout.contract import Finding
+from msprobe.rollout.contract import RolloutFinding
 from msprobe.rollout.torch.measuring import LIMITS, UNITS
-from msprobe.rollout.torch.recorded import Call
+from msprobe.rollout.torch.recorded import ModuleCall
 from msprobe.rollout.torch.trainer import Trainer
 
 _TIMES_OF_NORMS, _TIMES_OF_OTHERS = 3.0, 6.0
@@ -26,7 +26,9 @@ _MOST_KEPT = 1 << 28
 _FEWEST_ROWS = 2
 
 
-def between_modules(calls: Iterable[Call], trainer: Trainer, tokens: Mapping[str, Sequence[int]]) -> Finding | None:
+def between_modules(
+    calls: Iterable[ModuleCall], trainer: Trainer, tokens: Mapping[str, Sequence[int]]
+) -> RolloutFinding | None:
     """The first module that is given something different, while all before were given what the trainer's are."""
     found: dict[str, _Deviation] = {}
     given = _Given(trainer, tokens)
@@ -47,12 +49,12 @@ def between_modules(calls: Iterable[Call], trainer: Trainer, tokens: Mapping[str
         limit = times * max(before, one.floor)
         if one.rows >= _FEWEST_ROWS and one.usual > limit:
             numbers = {"module": path, "deviation": one.usual, "before": before, "rows": one.rows}
-            return Finding("between-modules-differs", tuple(one.requests), numbers)
+            return RolloutFinding("between-modules-differs", tuple(one.requests), numbers)
         before = max(before, one.usual)
     return None
 
 
-def _stream(call: Call, module: Any) -> Any:
+def _stream(call: ModuleCall, module: Any) -> Any:
     """What a module is given: of a norm that adds the residual first, the sum."""
     tensors = [one for one in call.given if one is not None]
     if not tensors or not tensors[0].is_floating_point() or tensors[0].dim() != 2:

@@ -11,8 +11,8 @@ import torch
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.rollout.compared import Compared, Operator
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Finding
+from msprobe.rollout.compared import Operator, RolloutAnswer
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, RolloutFinding
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.answers import Answers
@@ -20,7 +20,7 @@ from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
 from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
 from msprobe.rollout.torch.operators import Operators, settings_that_differ
-from msprobe.rollout.torch.recorded import LOGITS, Call, Rows, calls, engine_of, passes_of, type_of
+from msprobe.rollout.torch.recorded import LOGITS, ModuleCall, RowOrigins, calls, engine_of, passes_of, type_of
 from msprobe.rollout.torch.trainer import Trainer, load
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 from msprobe.rollout.torch.weights import hold_weights
@@ -32,7 +32,7 @@ _TIMES_SCALED = 2.0
 _FEWEST_SCALED = 16
 
 
-def compare_engine(roll: str, model: str) -> Compared:
+def compare_engine(roll: str, model: str) -> RolloutAnswer:
     """Compare a recorded ``generate`` with the model of a folder. Raises PathError, InvalidInputError."""
     dump = open_dump(roll)
     if len(dump.steps) != 1:
@@ -45,7 +45,7 @@ def compare_engine(roll: str, model: str) -> Compared:
     trainer = Trainer(load(model, kind))
     passes = passes_of(part, engine)
     answers = Answers(str(part.folder.parent / RESPONSES_FILE), passes)
-    done = Compared(is_half=not kind.endswith(("float32", "float64")))
+    done = RolloutAnswer(is_half=not kind.endswith(("float32", "float64")))
     not_read = [NotRead(said("rank-named", rank), said("one-rank-is-compared")) for rank in ranks[1:]]
     done.findings, done.weights, more = hold_weights(engine.modules, TrainerWeights.of_model(trainer.model))
     not_read += more
@@ -89,7 +89,7 @@ def compare_engine(roll: str, model: str) -> Compared:
     return done
 
 
-def _count(done: Compared, one: Judged) -> None:
+def _count(done: RolloutAnswer, one: Judged) -> None:
     """Add a call to the table of its module."""
     line = done.operators.setdefault(one.path, Operator())
     line.calls += 1
@@ -101,7 +101,7 @@ def _count(done: Compared, one: Judged) -> None:
     line.add(one.bits, (one.engine.units, one.engine.bias), (one.trainer.units, one.trainer.bias))
 
 
-def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers: Answers) -> Finding:
+def _finding(one: Judged, call: ModuleCall, engine: Engine, trainer: Trainer, answers: Answers) -> RolloutFinding:
     rows = one.wrong
     first = int(rows[0])
     requests, positions = call.requests, call.positions
@@ -119,9 +119,9 @@ def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers:
     if one.stand_in is not None and one.stand_in[rows].all():
         # Only rows that read keys of before the recording are wrong.
         arguments["cached"] = sum(answers.cached.get(name, 0) for name in names)
-        return Finding("stale-cache", names[:_MOST_SHOWN], {**arguments, "requests": len(names)})
+        return RolloutFinding("stale-cache", names[:_MOST_SHOWN], {**arguments, "requests": len(names)})
     if _is_base(one, call, trainer):
-        return Finding("adapter-not-applied", names[:_MOST_SHOWN], arguments)
+        return RolloutFinding("adapter-not-applied", names[:_MOST_SHOWN], arguments)
     around = trainer.parent_of(one.path)
     for path, module in ((one.path, trainer.module(one.path)), (one.path.rpartition(".")[0], around)):
         if module is not None and path in engine.modules:
@@ -129,10 +129,10 @@ def _finding(one: Judged, call: Call, engine: Engine, trainer: Trainer, answers:
             if differ:
                 arguments["settings"] = {name: list(values) for name, values in differ.items()}
                 break
-    return Finding("operator-differs", names[:_MOST_SHOWN], arguments)
+    return RolloutFinding("operator-differs", names[:_MOST_SHOWN], arguments)
 
 
-def _inputs(passes: Sequence[Rows], tokens: Mapping[str, Sequence[int]]) -> list[Finding]:
+def _inputs(passes: Sequence[RowOrigins], tokens: Mapping[str, Sequence[int]]) -> list[RolloutFinding]:
     """Does each row of the model's input have the token that its request has at its position?"""
     for number, one in enumerate(passes):
         if (
@@ -152,20 +152,20 @@ def _inputs(passes: Sequence[Rows], tokens: Mapping[str, Sequence[int]]) -> list
             names = tuple(dict.fromkeys(one.requests[row] for row in wrong))[:_MOST_SHOWN]
             first = int(one.positions[wrong[0]])
             numbers = {"module": "root", "call": number, "wrong": len(wrong), "rows": len(one.requests)}
-            return [Finding("inputs-differ", names, {**numbers, "position": first})]
+            return [RolloutFinding("inputs-differ", names, {**numbers, "position": first})]
     return []
 
 
-def _scaled(operators: Mapping[str, Operator]) -> list[Finding]:
+def _scaled(operators: Mapping[str, Operator]) -> list[RolloutFinding]:
     """Norms whose rows are within their limits, and scaled as a whole by more than rounding does."""
     return [
-        Finding("operator-scales-rows", (), {"module": path, "rows": line.rows, "times": line.scaled})
+        RolloutFinding("operator-scales-rows", (), {"module": path, "rows": line.rows, "times": line.scaled})
         for path, line in operators.items()
         if not line.wrong and line.rows >= _FEWEST_SCALED and line.scaled > _TIMES_SCALED
     ]
 
 
-def _is_base(one: Judged, call: Call, trainer: Trainer) -> bool:
+def _is_base(one: Judged, call: ModuleCall, trainer: Trainer) -> bool:
     """Are the wrong rows those of the layer without its adapter?"""
     given = next((tensor for tensor in call.given if tensor is not None), None)
     base = None
@@ -180,22 +180,22 @@ def _is_base(one: Judged, call: Call, trainer: Trainer) -> bool:
     return bool((away / size / UNITS[found.dtype] <= one.limits[rows].max()).all())
 
 
-def _ordered(findings: list[Finding], operators: Mapping[str, Operator]) -> list[Finding]:
+def _ordered(findings: list[RolloutFinding], operators: Mapping[str, Operator]) -> list[RolloutFinding]:
     """Weights first, but for those of a layer that is wrong in some rows alone.
 
     A packed weight is read through its layer: where most results agree with the trainer's weight, the layer is wrong.
     """
 
-    def is_layer(one: Finding) -> bool:
+    def is_layer(one: RolloutFinding) -> bool:
         line = operators.get(str(one.arguments.get("module")))
         return "weight" in one.arguments and line is not None and 0 < 2 * line.wrong < line.rows
 
     return [*(one for one in findings if not is_layer(one)), *filter(is_layer, findings)]
 
 
-def _one_each(findings: list[Finding]) -> list[Finding]:
+def _one_each(findings: list[RolloutFinding]) -> list[RolloutFinding]:
     """The first finding of each module: later passes repeat it."""
-    done: dict[tuple[str, str, str], Finding] = {}
+    done: dict[tuple[str, str, str], RolloutFinding] = {}
     for one in findings:
         key = one.name, str(one.arguments.get("module")), str(one.arguments.get("weight"))
         done.setdefault(key, one)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.rollout.torch.measuring import UNITS, NotKnown, Rows
+from msprobe.rollout.torch.measuring import UNITS, JudgedRows, NotKnown
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
@@ -40,15 +40,15 @@ def is_router(module: Any) -> bool:
     return isinstance(getattr(module, "top_k", None), int) and weight is not None and weight.dim() == 2
 
 
-def judged_rows(router: Any, logits: Any) -> Rows:
+def judged_rows(router: Any, logits: Any) -> JudgedRows:
     """Which rows have a choice that rounding does not turn."""
     best = logits.double().topk(min(router.top_k + 1, logits.shape[-1]), -1).values
     if best.shape[-1] <= router.top_k:
-        return Rows()
+        return JudgedRows()
     gap = best[:, -2] - best[:, -1]
     size = best[:, -2:].abs().amax(1)
     keep = (gap > _EDGE * UNITS.get(logits.dtype, 0.0) * size).numpy()
-    return Rows(keep, {} if keep.all() else {FLIPPED: int((~keep).sum())})
+    return JudgedRows(keep, {} if keep.all() else {FLIPPED: int((~keep).sum())})
 
 
 def chosen(router: Any, logits: Any) -> Any:

@@ -54,7 +54,7 @@ class Container(NotKnown):
 
 
 @dataclass(frozen=True)
-class Side:
+class SideErrors:
     """One side against float64. ``units``: largest deviation of a row; ``bias``: mean slope of the rows, in units."""
 
     units: float = 0.0
@@ -76,8 +76,8 @@ class Judged:
     rows: np.ndarray[Any, np.dtype[np.float64]]
     limits: np.ndarray[Any, np.dtype[np.float64]]
     bits: float
-    engine: Side
-    trainer: Side
+    engine: SideErrors
+    trainer: SideErrors
     slopes: tuple[float, float] = (0.0, 0.0)
     skipped: dict[str, int] = field(default_factory=dict)
     stand_in: Any = None
@@ -89,7 +89,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Rows:
+class JudgedRows:
     """Which rows are judged (``keep``; None: all), why others are not, and by how many units limits are widened."""
 
     keep: Any = None
@@ -98,7 +98,13 @@ class Rows:
 
 
 def measured(
-    path: str, call: int, found: Sequence[Any], truth: Sequence[Any], own: Sequence[Any], rows: Rows, kind_of: str = ""
+    path: str,
+    call: int,
+    found: Sequence[Any],
+    truth: Sequence[Any],
+    own: Sequence[Any],
+    rows: JudgedRows,
+    kind_of: str = "",
 ) -> Judged:
     """Compare the engine's results with the truth (float64) and with the trainer's own. Raises NotKnown.
 
@@ -142,8 +148,8 @@ def measured(
         mine,
         limits,
         float(np.mean(equal)),
-        Side(float(mine.max(initial=0.0)), _mean(slopes[0][0])),
-        Side(float(theirs.max(initial=0.0)), _mean(slopes[0][1])),
+        SideErrors(float(mine.max(initial=0.0)), _mean(slopes[0][0])),
+        SideErrors(float(theirs.max(initial=0.0)), _mean(slopes[0][1])),
         (squares[0], squares[1]),
         rows.skipped,
         None if rows.widened is None else rows.widened > 0,

@@ -18,7 +18,7 @@ import torch
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
-from msprobe.rollout.torch.measuring import Container, Judged, NotKnown, Rows, measured
+from msprobe.rollout.torch.measuring import Container, Judged, JudgedRows, NotKnown, measured
 from msprobe.rollout.torch.routing import Choices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
@@ -73,7 +73,7 @@ class Operators:
         if not tensors or not found or not found[0].is_floating_point():
             # A module of the engine alone that gives no tensor has nothing that could differ.
             raise NotKnown(said("no-tensors-recorded")) if parts or name == "experts" else Container
-        rows = Rows()
+        rows = JudgedRows()
         if name == "rotary_emb":
             truth, own = (self._rotary(path, tensors, wide) for wide in (True, False))
         elif name in ("attn", "attention") and len(tensors) in (3, 5):

@@ -24,7 +24,7 @@ _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowOrigins:
     """The request, the position and the token of each row of a forward pass; None for what was not recorded."""
 
     requests: list[str]
@@ -52,7 +52,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Call:
+class ModuleCall:
     """A call of a module: its number of the pass, tensors (None where none was recorded), and whose rows they are."""
 
     path: str
@@ -78,7 +78,7 @@ def engine_of(part: DumpPart) -> Engine:
     return modules_of(parameters)
 
 
-def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
+def calls(part: DumpPart, passes: Sequence[RowOrigins]) -> Iterator[ModuleCall]:
     """All calls of modules in the order in which they ended, and attention between modules."""
     ended = 0
     attentions = Attentions()
@@ -95,7 +95,7 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
             rows = passes[ended] if ended < len(passes) else None
             logits = _values(part, _logits_of(record), rows)
             if is_inside and hidden is not None and logits is not None:
-                yield Call(LOGITS, ended, [hidden], [logits], *(rows.of(len(logits)) if rows else ([], None)))
+                yield ModuleCall(LOGITS, ended, [hidden], [logits], *(rows.of(len(logits)) if rows else ([], None)))
             hidden = None
             ended += 1
             continue
@@ -115,11 +115,11 @@ def calls(part: DumpPart, passes: Sequence[Rows]) -> Iterator[Call]:
         if isinstance(angles, list):
             attended = attentions.ended(path, [_values(part, leaf, rows) for leaf in angles])
             if attended is not None:
-                yield Call(f"{path}.attn", ended, *attended, requests, positions)
-        yield Call(path, ended, given, results, requests, positions)
+                yield ModuleCall(f"{path}.attn", ended, *attended, requests, positions)
+        yield ModuleCall(path, ended, given, results, requests, positions)
 
 
-def passes_of(part: DumpPart, engine: Engine) -> list[Rows]:
+def passes_of(part: DumpPart, engine: Engine) -> list[RowOrigins]:
     """What the whole model was given, pass by pass."""
     batches = Batches()
     return [_rows(part, engine, number, name, batches) for number, name in enumerate(_roots(part))]
@@ -148,23 +148,25 @@ def _roots(part: DumpPart) -> list[str]:
     return [name for name in part.names() if name.startswith("Module.root.") and ".forward." in name]
 
 
-def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batches) -> Rows:
+def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batches) -> RowOrigins:
     record = dict(part.records([name])).get(name)
     record = record if isinstance(record, dict) else {}
     named = {key: _values(part, leaf) for key, leaf in (record.get("input_kwargs") or {}).items()}
     given = [_values(part, leaf) for leaf in record.get("input_args", [])]
     if not engine.rows:
         found = batches.rows(given, named)
-        return Rows([], None) if found is None else Rows(found.requests, found.positions, found.tokens, found)
+        return (
+            RowOrigins([], None) if found is None else RowOrigins(found.requests, found.positions, found.tokens, found)
+        )
     requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
     # Where they are given by place: token ids, then positions.
     ids = [one for one in given if one is not None and not one.is_floating_point()]
     for key, one in zip(("input_ids", "positions"), ids, strict=False):
         named.setdefault(key, one)
-    return Rows(requests, named.get("positions"), named.get("input_ids"))
+    return RowOrigins(requests, named.get("positions"), named.get("input_ids"))
 
 
-def _values(part: DumpPart, leaf: Any, rows: Rows | None = None) -> Any:
+def _values(part: DumpPart, leaf: Any, rows: RowOrigins | None = None) -> Any:
     if not isinstance(leaf, dict) or not isinstance(leaf.get("data_name"), str):
         return None
     values = part.array(leaf["data_name"])

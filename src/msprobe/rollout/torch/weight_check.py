@@ -1,7 +1,8 @@
 """Did a synchronisation of weights arrive? Asked after each, in the running program: bit by bit, by digests of rows.
 
-What is kept of earlier synchronisations is one number for each weight, so that a weight that never arrives is told from
-one that arrives wrong. Weights stay where they are: the engine's workers digest theirs, the trainer's ranks theirs.
+What is kept of earlier synchronisations is one number for each weight, so that a weight that never arrives is
+distinguished from one that arrives wrong. Weights stay where they are: the engine's workers digest theirs, the
+trainer's ranks theirs.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ import torch
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.messages import Wording, said, translated
-from msprobe.rollout.contract import Finding
+from msprobe.rollout.contract import RolloutFinding
 from msprobe.rollout.engine_file import read_modules
 from msprobe.rollout.texts import finding_json, finding_lines, sentence
 from msprobe.rollout.torch.engine_weights import held
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
-from msprobe.rollout.torch.weights import Before, fold, hold_weights
+from msprobe.rollout.torch.weights import EarlierWeights, fold, hold_weights
 
 #: So many synchronisations back a weight is known.
 _KEPT = 16
 
 
 @dataclass(frozen=True)
-class Arrived:
+class SynchronisedWeights:
     """What came of one check. ``number``: of the synchronisation, from 0; ``equal``: weights that are the trainer's."""
 
     number: int
     equal: int
-    findings: tuple[Finding, ...]
+    findings: tuple[RolloutFinding, ...]
     coverage: Coverage
     seconds: float
 
@@ -71,10 +72,10 @@ class WeightCheck:
 
     def __init__(self, engine: torch.nn.Module | Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         self._ask = (lambda: [held(engine)]) if isinstance(engine, torch.nn.Module) else engine
-        self._before: list[list[Before]] = []
+        self._before: list[list[EarlierWeights]] = []
         self._number = 0
 
-    def __call__(self, trainer: torch.nn.Module | Mapping[str, Any] | TrainerWeights) -> Arrived:
+    def __call__(self, trainer: torch.nn.Module | Mapping[str, Any] | TrainerWeights) -> SynchronisedWeights:
         """Compare now. ``trainer``: its model, a state dict (also of FSDP2), or ``TrainerWeights.of_megatron(...)``.
 
         Of a sharded trainer all ranks must call, each with what the engine holds.
@@ -85,7 +86,7 @@ class WeightCheck:
         else:
             weights = trainer if isinstance(trainer, TrainerWeights) else TrainerWeights.of_state_dict(trainer)
         ranks = self._ask()
-        findings: list[Finding] = []
+        findings: list[RolloutFinding] = []
         not_read: list[NotRead] = []
         equal = 0
         for rank, tree in enumerate(ranks):
@@ -94,12 +95,12 @@ class WeightCheck:
                 self._before.append([])
             of_rank, count, more = hold_weights(modules, weights, self._before[rank])
             where = {"rank": rank} if len(ranks) > 1 else {}
-            findings += [Finding(one.name, one.responses, {**one.arguments, **where}) for one in of_rank]
+            findings += [RolloutFinding(one.name, one.responses, {**one.arguments, **where}) for one in of_rank]
             equal += count
             not_read += [one for one in more if one not in not_read]
             now = {(path, name): fold(rows) for path, one in modules.items() for name, rows in one.weights.items()}
-            self._before[rank] = [*self._before[rank], Before(self._number, now)][-_KEPT:]
-        done = Arrived(
+            self._before[rank] = [*self._before[rank], EarlierWeights(self._number, now)][-_KEPT:]
+        done = SynchronisedWeights(
             self._number,
             equal,
             tuple(findings),

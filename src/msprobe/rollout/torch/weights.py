@@ -12,9 +12,9 @@ import xxhash
 
 from msprobe.coverage import NotRead
 from msprobe.messages import said
-from msprobe.rollout.contract import Finding
+from msprobe.rollout.contract import RolloutFinding
 from msprobe.rollout.engine_file import Module
-from msprobe.rollout.layout import Piece, pieces
+from msprobe.rollout.layout import MatrixPiece, pieces
 from msprobe.rollout.torch.digests import row_digests, set_digests
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
 
@@ -25,7 +25,7 @@ _NARROWER = (torch.bfloat16, torch.float16, getattr(torch, "float8_e4m3fn", None
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierWeights:
     """What an engine held after an earlier synchronisation, and the number of that."""
 
     step: int
@@ -46,7 +46,7 @@ class _Held:
     found: list[int]
     kind: torch.dtype | None
     names: list[str]
-    pieces: list[Piece]
+    pieces: list[MatrixPiece]
     blocks: list[list[int]]
 
     @property
@@ -55,13 +55,13 @@ class _Held:
 
 
 def hold_weights(
-    modules: Mapping[str, Module], trainer: TrainerWeights, before: Sequence[Before] = ()
-) -> tuple[list[Finding], int, list[NotRead]]:
+    modules: Mapping[str, Module], trainer: TrainerWeights, before: Sequence[EarlierWeights] = ()
+) -> tuple[list[RolloutFinding], int, list[NotRead]]:
     """Findings, how many weights are equal, and what nobody could compare.
 
-    ``before``: what the engine held earlier, which tells a weight that never arrived from one that is wrong.
+    ``before``: what the engine held earlier, which distinguishes a weight that never arrived from one that is wrong.
     """
-    findings: list[Finding] = []
+    findings: list[RolloutFinding] = []
     not_read: list[NotRead] = []
     equal, seen = 0, set()
     for path, module in modules.items():
@@ -125,7 +125,7 @@ def _adapter(path: str, name: str, digests: list[int], module: Module, trainer: 
     rank = max(int(module.numbers.get("max_lora_rank", 0)), tensor.shape[0 if name.startswith("lora_a") else 1])
     wide = tensor.new_zeros((rank, tensor.shape[1]) if name.startswith("lora_a") else (len(tensor), rank))
     wide[: tensor.shape[0], : tensor.shape[1]] = tensor
-    return _Held(path, name, digests, kind, [own], [Piece()], [row_digests(wide, kind)])
+    return _Held(path, name, digests, kind, [own], [MatrixPiece()], [row_digests(wide, kind)])
 
 
 def _kind(dtype: str) -> torch.dtype | None:
@@ -133,7 +133,7 @@ def _kind(dtype: str) -> torch.dtype | None:
     return found if isinstance(found, torch.dtype) else None
 
 
-def _rows(trainer: TrainerWeights, name: str, kind: Any, piece: Piece) -> list[int]:
+def _rows(trainer: TrainerWeights, name: str, kind: Any, piece: MatrixPiece) -> list[int]:
     found = trainer.rows(name, kind, piece.columns)
     return found if piece.rows is None else found[piece.rows]
 
@@ -141,7 +141,7 @@ def _rows(trainer: TrainerWeights, name: str, kind: Any, piece: Piece) -> list[i
 # ---- what an unequal weight is
 
 
-def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[Before]) -> Finding:
+def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[EarlierWeights]) -> RolloutFinding:
     found, wanted = held.found, held.wanted
     arguments: dict[str, Any] = {
         "module": held.path,
@@ -153,34 +153,34 @@ def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[Before]) -> 
     differ = sum(one != other for one, other in zip(found, wanted, strict=False))
     arguments["differ"] = max(differ, len(wanted) - len(found))
     if held.name.startswith("lora_") and len(set(found)) <= 1:
-        return Finding("adapter-not-bound", (), arguments)
+        return RolloutFinding("adapter-not-bound", (), arguments)
     if len(found) == len(wanted) and sorted(found) == sorted(wanted):
         turned = [digest for block in reversed(held.blocks) for digest in block]
         name = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
-        return Finding(name, (), arguments)
+        return RolloutFinding(name, (), arguments)
     now = fold(found)
     same = [one.step for one in before if one.weights.get((held.path, held.name)) == now]
     if same:
         # The oldest synchronisation since which nothing has come.
-        return Finding("weights-stale", (), {**arguments, "step": min(same)})
-    return _of_values(held, trainer, arguments) or Finding("weights-differ", (), arguments)
+        return RolloutFinding("weights-stale", (), {**arguments, "step": min(same)})
+    return _of_values(held, trainer, arguments) or RolloutFinding("weights-differ", (), arguments)
 
 
-def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) -> Finding | None:
+def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) -> RolloutFinding | None:
     """What can be said where the trainer's tensors are at hand: cast, transposed, another weight, another shard."""
     tensors = [trainer.tensor(name) for name in held.names]
     if not tensors or not all(isinstance(one, torch.Tensor) for one in tensors):
         return None
     cut = list(zip(tensors, held.pieces, strict=True))
     if tensors[0].dim() < 2:
-        cut = [(torch.cat([one[piece.rows or slice(None)] for one, piece in cut]), Piece())]
-    whole = all(piece == Piece() for piece in held.pieces)
+        cut = [(torch.cat([one[piece.rows or slice(None)] for one, piece in cut]), MatrixPiece())]
+    whole = all(piece == MatrixPiece() for piece in held.pieces)
     for kind in _NARROWER:
         if kind is None or kind == held.kind:
             continue
         cast = [digest for one, piece in cut for digest in _cut(one.to(kind), held.kind or one.dtype, piece)]
         if cast == held.found[: len(cast)]:
-            return Finding("weights-cast", (), {**arguments, "type": str(kind).removeprefix("torch.")})
+            return RolloutFinding("weights-cast", (), {**arguments, "type": str(kind).removeprefix("torch.")})
     if whole and all(one.dim() == 2 for one in tensors):
         # Of fused matrices one alone may be turned.
         first = 0
@@ -188,27 +188,27 @@ def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) 
             mine = held.found[first : first + len(block)]
             first += len(block)
             if mine != block and one.shape[0] == one.shape[1] and mine == row_digests(one.t(), held.kind):
-                return Finding("weights-transposed", (), arguments)
+                return RolloutFinding("weights-transposed", (), arguments)
     if all(one.unique().numel() > 1 for one in tensors):
         for filled in (0.0, 1.0):
             same = [digest for one, piece in cut for digest in _cut(torch.full_like(one, filled), held.kind, piece)]
             if held.found == same:
-                return Finding("weights-missing", (), {**arguments, "filled": filled})
+                return RolloutFinding("weights-missing", (), {**arguments, "filled": filled})
     if not whole:
         everything = {digest for name in held.names for digest in trainer.rows(name, held.kind, None)}
         others = [_other_rank(held, trainer, piece) for piece in held.pieces if piece.columns is not None]
         if everything.issuperset(held.found) or any(others):
-            return Finding("weights-wrong-shard", (), arguments)
+            return RolloutFinding("weights-wrong-shard", (), arguments)
     other = _same_elsewhere(held, trainer)
-    return None if other is None else Finding("weights-of-another", (), {**arguments, "other": other})
+    return None if other is None else RolloutFinding("weights-of-another", (), {**arguments, "other": other})
 
 
-def _cut(tensor: Any, kind: torch.dtype | None, piece: Piece) -> list[int]:
+def _cut(tensor: Any, kind: torch.dtype | None, piece: MatrixPiece) -> list[int]:
     rows = row_digests(tensor, kind, piece.columns)
     return rows if piece.rows is None else rows[piece.rows]
 
 
-def _other_rank(held: _Held, trainer: TrainerWeights, piece: Piece) -> bool:
+def _other_rank(held: _Held, trainer: TrainerWeights, piece: MatrixPiece) -> bool:
     """Are the columns those of a different rank?"""
     assert piece.columns is not None
     size = piece.columns.stop - piece.columns.start

@@ -116,7 +116,7 @@ def mapped(file: Path) -> memoryview:
     try:
         with open_regular(file) as opened:
             if os.fstat(opened.fileno()).st_size == 0:
-                raise InvalidInputError(f'"{file}" is empty.')
+                raise InvalidInputError(said("file-is-empty", file))
             return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as problem:
         raise PathError(said("acl-dump-unreadable", file, reason_of(problem))) from problem

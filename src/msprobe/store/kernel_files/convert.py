@@ -35,7 +35,7 @@ def convert_file(
     """Write the tensors of a dump file into ``folder``: ``{name}.{input|output}.{i}.npy``; returns files and remarks.
 
     ``target`` is a format of :data:`msprobe.store.kernel_files.device_formats.TARGETS`, ``shape`` that before the
-    device padded the tensors, for files that do not tell it. Raises PathError or InvalidInputError.
+    device padded the tensors, for files that do not say it. Raises PathError or InvalidInputError.
     """
     if is_atb(path):
         found = read_atb(path)

@@ -55,7 +55,7 @@ def unpacked(raw: Array, kind: DeviceType, shape: tuple[int, ...]) -> Array:
 
 
 def _hifloat8(code: int) -> float:
-    """HiFloat8: a sign, a prefix that tells how many bits the exponent has, and what is left for the mantissa.
+    """HiFloat8: a sign, a prefix that says how many bits the exponent has, and what is left for the mantissa.
 
     Source: Luo et al., Ascend HiFloat8 Format for Deep Learning, 2024 (arXiv 2409.16626), section 2.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from coded_texts import raising
 from torch import nn
 from torch_dumps import Dump
 
@@ -131,7 +132,7 @@ def test_the_scripts_own_debugger_is_used(tmp_path: Path) -> None:
 def test_a_wrong_setting_is_told_when_the_callback_is_made() -> None:
     with pytest.raises(MsprobeError, match="level"):
         TrainerRecording(None, {"level": "L7"})
-    with pytest.raises(InvalidInputError):
+    with raising(InvalidInputError, "debugger-not-created"):
         PrecisionDebugger.step()
 
 

@@ -69,9 +69,9 @@ def test_a_gradient_next_to_nothing_counts_for_less(tmp_path: Path) -> None:
 def test_the_weight_that_follows_from_such_a_gradient_tells_nothing(tmp_path: Path) -> None:
     plan = Plan(weights={"head.bias": off(1.1)}, level="L0")
     told = reach(tmp_path / "x", plan, Plan(level="L0"))[0]
-    untold = reach(tmp_path / "y", plan, Plan(level="L0"), frozenset(["head.bias"]))[0]
+    unreported = reach(tmp_path / "y", plan, Plan(level="L0"), frozenset(["head.bias"]))[0]
     assert told.size == math.inf
-    assert untold.size < math.inf
+    assert unreported.size < math.inf
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.layout.beginnings import Beginnings
 from msprobe.diagnose.layout.guess import Fit, TensorSpread
-from msprobe.diagnose.layout.measured import Measured, Pair
+from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
 from msprobe.diagnose.layout.placements import REPLICATE, Placement
 from msprobe.diagnose.layout.sides import ModulePlace
 from msprobe.diagnose.steps.timeline import Event
@@ -17,16 +17,18 @@ from msprobe.diagnose.steps.timeline import Event
 BLOCK: Any = SimpleNamespace(described=lambda: {"dtype": "torch.bfloat16"})
 
 
-def tensor(torn: float = 0.0, terms: bool = False) -> Measured:
+def tensor(torn: float = 0.0, terms: bool = False) -> MeasuredTensor:
     way = TensorSpread((2,), (Placement("sum") if terms else REPLICATE,))
     copies = ((1, 0, torn),) if torn else ()
-    return Measured("output.0", "activation", "", Fit(BLOCK, BLOCK, (way, TensorSpread()), 0.0, "statistics", copies))
+    return MeasuredTensor(
+        "output.0", "activation", "", Fit(BLOCK, BLOCK, (way, TensorSpread()), 0.0, "statistics", copies)
+    )
 
 
-def module(path: str, given: Sequence[Measured], made: Sequence[Measured]) -> Pair:
+def module(path: str, given: Sequence[MeasuredTensor], made: Sequence[MeasuredTensor]) -> RecordPair:
     name = f"Module.{path}.Linear.forward.0"
     event = Event(name, read_name(name), {}, "forward")
-    return Pair(ModulePlace("forward", path), 0, {0: event}, event, list(given), [], list(made))
+    return RecordPair(ModulePlace("forward", path), 0, {0: event}, event, list(given), [], list(made))
 
 
 def test_copies_are_led_back_to_where_they_began_to_differ() -> None:

@@ -13,7 +13,7 @@ from unit.diagnose.dumps import drawn
 from unit.diagnose.layout.made import block, blocks
 
 from msprobe.diagnose.layout.blocks import (
-    Block,
+    TensorBlock,
     apart_by_rank,
     arrange,
     combine,
@@ -27,7 +27,7 @@ from msprobe.diagnose.layout.placements import REPLICATE, Placement
 SUM, MEAN = Placement("sum"), Placement("mean")
 
 
-def whole(found: Block | None) -> Block:
+def whole(found: TensorBlock | None) -> TensorBlock:
     assert found is not None
     return found
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.layout.rounded import Rounded, calls_inside, unit_inside
-from msprobe.diagnose.layout.sides import ModulePlace, Side
+from msprobe.diagnose.layout.sides import LayoutSide, ModulePlace
 from msprobe.store.reader import open_dump
 
 
-def side(folder: Path, plan: Plan) -> Side:
-    return Side([open_dump(train(folder, plan)).part()])
+def side(folder: Path, plan: Plan) -> LayoutSide:
+    return LayoutSide([open_dump(train(folder, plan)).part()])
 
 
 def test_calls_are_counted_in_order_of_execution(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msprobe.diagnose.measured.classes import Classes, measured, shipped
 from msprobe.diagnose.measured.healthy import HealthyCalls
 from msprobe.diagnose.measured.judge import healthy_nodes, judge_nodes
-from msprobe.diagnose.measured.node import Exchange, Node, Result
+from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
 from msprobe.diagnose.measured.product_units import product_units
 from msprobe.diagnose.tolerance.declared_units import TEN_BITS, Rounding
 
@@ -26,7 +26,7 @@ class _Event:
 
 def _node(name: str, distance: float, given: float = 0.0, **more: Any) -> Node:
     facts = {"operation": "linear", "direction": "forward", "unit": _HALF, "product": "product", "excused": ""} | more
-    result = Result("output.0", distance, distance / 64, given, given / 64, 4096, False, 1.0, 4096, 4096.0)
+    result = MeasuredResult("output.0", distance, distance / 64, given, given / 64, 4096, False, 1.0, 4096, 4096.0)
     event: Any = _Event(name)
     return Node(event, facts["operation"], facts["direction"], facts["unit"], (result,), *_rest(facts))
 
@@ -87,7 +87,7 @@ def test_results_without_rows_explain_as_little_as_calls_that_anything_may_come_
 
 
 def test_what_is_not_finite_on_one_side_alone_is_beyond_all() -> None:
-    bad = Result("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
+    bad = MeasuredResult("output.0", 0.0, 0.0, 0.0, 0.0, 16, True)
     event: Any = _Event("a")
     assert _first(Node(event, "exp", "forward", _SINGLE, (bad,), "")) == "a"
 
@@ -117,7 +117,7 @@ def test_convolutions_may_have_ten_bits_where_matrices_have_all() -> None:
     assert _first(*convolutions, *good) is None
     # One call says nothing by itself, but for what a header says.
     assert product_units([convolutions[0], *good]) == {}
-    told = {"convolution": Rounding(TEN_BITS, is_told=True), "product": Rounding(0.0)}
+    told = {"convolution": Rounding(TEN_BITS, is_declared=True), "product": Rounding(0.0)}
     assert product_units([convolutions[0], *good], told) == {"convolution": TEN_BITS}
     assert product_units(convolutions, {"convolution": Rounding(0.0)}) == {}
 
@@ -180,7 +180,7 @@ def _event(name: str) -> Any:
 
 def test_more_collectives_than_can_wait_explain_nothing() -> None:
     def found(count: int) -> list[Node]:
-        exchange = Exchange(("all_reduce", (0, 1)), 0, 0.0, 0.0, (1.0,))
+        exchange = CollectiveInput(("all_reduce", (0, 1)), 0, 0.0, 0.0, (1.0,))
         return [replace(_node(str(number), 0.1), exchange=exchange) for number in range(count)]
 
     assert judge_nodes(found(3), _NOTHING).explains_all

@@ -13,7 +13,7 @@ from rows_made import numbers_of, row_of
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.members import members
-from msprobe.diagnose.measured.own_arguments import Side, apart_of_quotient, change_by_call, error_of_call
+from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
 from msprobe.diagnose.steps.timeline import Event
 
 _RANDOM = np.random.default_rng(3)
@@ -67,7 +67,7 @@ def _error(
     other = _event(theirs, name, its_arguments, its_result, named)
     candidate: Any = mine
     reference: Any = theirs
-    found = error_of_call(Side.of(one), Side.of(other), candidate, reference)
+    found = error_of_call(OneCall.of(one), OneCall.of(other), candidate, reference)
     return None if found is None else found.distance / found.norm
 
 
@@ -138,13 +138,13 @@ def test_a_view_as_a_different_type_gives_different_numbers() -> None:
         events.append(event)
     candidate: Any = mine
     reference: Any = theirs
-    assert error_of_call(Side.of(events[0]), Side.of(events[1]), candidate, reference) is None
+    assert error_of_call(OneCall.of(events[0]), OneCall.of(events[1]), candidate, reference) is None
 
 
 def _changed(name: str, mine: list[Any], result: np.ndarray, theirs: list[Any], its: np.ndarray, **named: Any) -> Any:
     rows, others = _Rows(), _Rows()
-    one = Side.of(_event(rows, name, mine, result, named))
-    other = Side.of(_event(others, name, theirs, its, named))
+    one = OneCall.of(_event(rows, name, mine, result, named))
+    other = OneCall.of(_event(others, name, theirs, its, named))
     candidate: Any = rows
     reference: Any = others
     return one, candidate, change_by_call(one, other, candidate, reference)

@@ -33,40 +33,40 @@ def test_a_bias_gradient_that_cancels_is_measured_by_what_is_summed() -> None:
     arriving -= arriving.mean(0)
     summed = _apart(arriving.sum(0))
     assert summed.norm < 1e-9
-    scale = scales.of_result("linear", "backward", summed, [_apart(arriving)])
+    scale = scales.result_scale("linear", "backward", summed, [_apart(arriving)])
     assert scale == pytest.approx(float(np.linalg.norm(arriving)))
 
 
 def test_a_product_that_cancels_is_measured_by_its_factors() -> None:
     x, w = _RANDOM.standard_normal((64, 128)), _RANDOM.standard_normal((128, 32))
-    scale = scales.of_result("matmul", "forward", _apart(np.zeros((64, 32))), [_apart(x), _apart(w)])
+    scale = scales.result_scale("matmul", "forward", _apart(np.zeros((64, 32))), [_apart(x), _apart(w)])
     assert scale == pytest.approx(float(np.linalg.norm(x @ w)), rel=0.1)
 
 
 def test_a_difference_of_equal_terms_is_as_far_apart_as_these_in_its_own_size() -> None:
     x = _apart(1000.0 + _RANDOM.standard_normal(256), 1e-3)
     result = _apart(_RANDOM.standard_normal(256))
-    size = scales.of_argument("sub", "forward", 0, x, result, result.norm)
+    size = scales.argument_scale("sub", "forward", 0, x, result, result.norm)
     assert x.distance / size == pytest.approx(x.distance / result.norm)
 
 
 def test_softmax_follows_the_absolute_difference_of_its_exponents() -> None:
     x = _apart(100.0 * _RANDOM.standard_normal(4096), 0.01)
-    size = scales.of_argument("softmax", "forward", 0, x, _apart(np.ones(4096)), 64.0)
+    size = scales.argument_scale("softmax", "forward", 0, x, _apart(np.ones(4096)), 64.0)
     assert x.distance / size == pytest.approx(0.01, rel=1.0)
 
 
 def test_a_part_is_no_further_apart_than_the_whole() -> None:
     whole, part = _apart(_RANDOM.standard_normal(1024), 1e-3), _apart(_RANDOM.standard_normal(128))
-    assert scales.of_argument("chunk", "forward", 0, whole, part, part.norm) == part.norm
+    assert scales.argument_scale("chunk", "forward", 0, whole, part, part.norm) == part.norm
 
 
 def test_a_quotient_is_as_far_apart_as_its_smallest_divisor() -> None:
     divisor = np.ones(256)
     divisor[0] = 1e-6
     found = _apart(divisor)
-    assert scales.of_argument("div", "forward", 1, found, found, found.norm) == pytest.approx(1e-6 * 16)
-    assert scales.of_argument("div", "forward", 0, found, found, found.norm) == pytest.approx(found.norm)
+    assert scales.argument_scale("div", "forward", 1, found, found, found.norm) == pytest.approx(1e-6 * 16)
+    assert scales.argument_scale("div", "forward", 0, found, found, found.norm) == pytest.approx(found.norm)
 
 
 def test_where_elements_change_sides_a_share_of_the_gradient_goes_elsewhere() -> None:
@@ -96,9 +96,9 @@ def test_a_power_is_as_many_times_further_apart_as_its_exponent_says() -> None:
     values = _RANDOM.standard_normal(4096)
     moved = values * (1.0 + 1e-3 * _RANDOM.standard_normal(4096))
     given, result = apart(row_of(moved), row_of(values), 4096), apart(row_of(moved**3), row_of(values**3), 4096)
-    size = scales.of_argument("pow", "forward", 0, given, result, result.norm, _power(3.0))
+    size = scales.argument_scale("pow", "forward", 0, given, result, result.norm, _power(3.0))
     assert result.distance / result.norm == pytest.approx(given.distance / size, rel=0.6)
-    assert scales.of_argument("pow", "backward", 0, x, result, result.norm, _power(3)) == x.norm  # what arrives
+    assert scales.argument_scale("pow", "backward", 0, x, result, result.norm, _power(3)) == x.norm  # what arrives
     assert _power(True) == _power(None) == 0.0
 
 
@@ -108,7 +108,7 @@ def test_a_root_is_no_further_apart_than_its_argument_allows() -> None:
     moved = np.abs(values + 1e-4 * _RANDOM.standard_normal(4096))
     given = apart(row_of(moved), row_of(values), 4096)
     result = apart(row_of(np.sqrt(moved)), row_of(np.sqrt(values)), 4096)
-    size = scales.of_argument("sqrt", "forward", 0, given, result, result.norm)
+    size = scales.argument_scale("sqrt", "forward", 0, given, result, result.norm)
     assert result.distance / result.norm <= 1.5 * given.distance / size < 0.1
 
 
@@ -132,7 +132,7 @@ def test_gradients_of_powers_are_made_of_their_results(operation: str, exponent:
     given = apart(row_of(moved), row_of(own), 4096)
     result = apart(row_of(gradient(moved)), row_of(gradient(own)), 4096)
     power = scales.exponent_of(operation, Event("x", read_name("Torch.x.0.forward"), {}, "forward"))
-    size = scales.of_argument(operation, "backward", 2, given, result, result.norm, power)
+    size = scales.argument_scale(operation, "backward", 2, given, result, result.norm, power)
     assert result.distance / result.norm < 1.5 * given.distance / size
 
 

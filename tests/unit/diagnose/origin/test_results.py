@@ -67,21 +67,21 @@ def test_a_result_that_its_inputs_do_not_explain(tmp_path: Path, more: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("call", "digests", "told_by"),
+    ("call", "digests", "named_by"),
     [("linear", False, "statistics"), ("linear", True, None), ("tanh", False, None)],
 )
 def test_it_is_said_where_another_order_of_inputs_would_not_show(
-    tmp_path: Path, call: str, digests: bool, told_by: str | None
+    tmp_path: Path, call: str, digests: bool, named_by: str | None
 ) -> None:
     """Statistics see no order; that of a result which is made element by element hangs on none."""
     plan = Plan(results={f"blocks.1.{call}": off(1.01)}, digests=digests)
     found = first(compare(tmp_path, plan, Plan(digests=digests)))
     assert found.kind == "computation"
-    assert found.evidence.get("inputs_agree_by") == told_by
-    assert ("input-statistics-agree" in pieces_of(found.message)) == (told_by is not None)
-    assert ("xxh3" in advice_on(found)) == (told_by is not None)
+    assert found.evidence.get("inputs_agree_by") == named_by
+    assert ("input-statistics-agree" in pieces_of(found.message)) == (named_by is not None)
+    assert ("xxh3" in advice_on(found)) == (named_by is not None)
     agree = "its inputs agree"
-    assert (agree in found.message.replace(f"statistics of {agree}", "")) == (told_by is None)
+    assert (agree in found.message.replace(f"statistics of {agree}", "")) == (named_by is None)
 
 
 def test_a_module_is_blamed_where_its_calls_were_not_recorded(tmp_path: Path) -> None:

@@ -7,20 +7,23 @@ from typing import Any
 
 import pytest
 
-from msprobe.diagnose.evidence import Named
+from msprobe.diagnose.evidence import NamedFact
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 
 
-def said(*facts: Named) -> Any:
+def said(*facts: NamedFact) -> Any:
     finding = Finding("structure", "it is another", "here", facts=facts)
     return SimpleNamespace(finding=finding)
 
 
 @pytest.mark.parametrize("name", ["Torch.mul.0.forward", "Torch.mul.1.forward"])
 def test_a_weight_that_was_exchanged_stands_in_the_way_of_nothing(name: str) -> None:
-    exchanged = said(Named("candidate_takes", ["a.weight"]), Named("reference_takes", ["b.weight"]))
-    returned = said(Named("candidate_takes", "Torch.mul.0.forward"), Named("reference_takes", "Torch.add.0.forward"))
+    exchanged = said(NamedFact("candidate_takes", ["a.weight"]), NamedFact("reference_takes", ["b.weight"]))
+    returned = said(
+        NamedFact("candidate_takes", "Torch.mul.0.forward"),
+        NamedFact("reference_takes", "Torch.add.0.forward"),
+    )
     scene: Any = SimpleNamespace(ledger=SimpleNamespace(suspects=[exchanged, returned]))
     maker: Any = SimpleNamespace(name=name)
     other: Any = SimpleNamespace(name="Torch.add.0.forward")

@@ -53,10 +53,10 @@ def compare(folder: Path, headers: tuple[Header, Header], **more: Any) -> Verdic
     )
 
 
-UNTOLD = (None, None)
+UNDECLARED_ROUNDING = (None, None)
 
 
-@pytest.mark.parametrize("headers", [(TOLD, CPU), (TOLD, None), UNTOLD, ({"device": "other"}, CPU)])
+@pytest.mark.parametrize("headers", [(TOLD, CPU), (TOLD, None), UNDECLARED_ROUNDING, ({"device": "other"}, CPU)])
 def test_products_in_ten_bits_are_no_fault_where_that_may_be(tmp_path: Path, headers: tuple[Header, Header]) -> None:
     verdict = compare(tmp_path, headers, rounded=True)
     assert (verdict.status, verdict.findings) == ("agree", ())
@@ -68,7 +68,7 @@ def test_they_are_where_both_headers_say_that_float32_is_float32(tmp_path: Path)
     assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.0.forward")
 
 
-@pytest.mark.parametrize("headers", [UNTOLD, (TOLD, CPU)])
+@pytest.mark.parametrize("headers", [UNDECLARED_ROUNDING, (TOLD, CPU)])
 def test_one_wrong_call_cannot_raise_its_own_limit(tmp_path: Path, headers: tuple[Header, Header]) -> None:
     verdict = compare(tmp_path, headers, wrong={6: 1.002})
     assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.6.forward")
@@ -76,18 +76,18 @@ def test_one_wrong_call_cannot_raise_its_own_limit(tmp_path: Path, headers: tupl
 
 
 def test_a_wrong_kernel_cannot_hide_itself_by_being_called_often(tmp_path: Path) -> None:
-    verdict = compare(tmp_path, UNTOLD, wrong=dict.fromkeys(range(12), 1.02))
+    verdict = compare(tmp_path, UNDECLARED_ROUNDING, wrong=dict.fromkeys(range(12), 1.02))
     assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.0.forward")
 
 
 def test_a_kind_of_call_that_occurs_twice_gets_nothing_untold(tmp_path: Path) -> None:
-    verdict = compare(tmp_path / "untold", UNTOLD, rounded=True, calls=2)
+    verdict = compare(tmp_path / "untold", UNDECLARED_ROUNDING, rounded=True, calls=2)
     assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.0.forward")
     assert compare(tmp_path / "told", (TOLD, CPU), rounded=True, calls=2).status == "agree"
 
 
 def test_a_mistake_beyond_ten_bits_is_told_of_a_run_in_ten_bits(tmp_path: Path) -> None:
-    for place, headers in enumerate((UNTOLD, (TOLD, CPU))):
+    for place, headers in enumerate((UNDECLARED_ROUNDING, (TOLD, CPU))):
         verdict = compare(tmp_path / str(place), headers, rounded=True, wrong={0: 1.02})
         assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.0.forward")
 

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Because, Fact, Result
+from msprobe.diagnose.evidence import Because, Fact, ResultFact
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.verdict.conclusion import Compared, conclude
+from msprobe.diagnose.verdict.conclusion import ComparedRank, conclude
 from msprobe.messages import said
 
 ALLOWED = 1e-6
 
 
-def compared(reach: float, **more: Any) -> Compared:
-    return Compared(
+def compared(reach: float, **more: Any) -> ComparedRank:
+    return ComparedRank(
         step=0, rank="rank", suspects=[], reach=Reach(reach), tolerance=ALLOWED, summary={"pairs": 1}, notes=[],
         collectives=[], left=({}, {}), **more,
     )  # fmt: skip
 
 
-def status(result: Compared, later: float = 0.0, goes_on: bool = True, **more: Any) -> str:
+def status(result: ComparedRank, later: float = 0.0, goes_on: bool = True, **more: Any) -> str:
     finding = Finding("structure", said("extra-calls", "Torch.abs.0.forward"), "Torch.abs.0.forward", rank="rank")
     suspect = Suspect(finding, 3.0, clear=True, **more)
     return conclude([result], [suspect], lambda: later, goes_on)[0]
@@ -53,7 +53,7 @@ def suspect(kind: Any, *facts: Fact, clear: bool = True) -> Suspect:
     return Suspect(Finding(kind, kind, kind, rank="rank", facts=facts), 3.0, clear=clear)
 
 
-def concluded(result: Compared, *found: Suspect) -> tuple[str, list[str]]:
+def concluded(result: ComparedRank, *found: Suspect) -> tuple[str, list[str]]:
     answer, findings = conclude([result], found, lambda: 0.0, True)
     return answer, [one.kind for one in findings]
 
@@ -61,7 +61,7 @@ def concluded(result: Compared, *found: Suspect) -> tuple[str, list[str]]:
 def test_an_effect_beyond_rounding_is_told_though_no_call_is_to_blame() -> None:
     beyond = suspect("computation")
     assert concluded(compared(2 * ALLOWED, beyond=beyond)) == ("diverged", ["computation"])
-    within = suspect("gradient", Result(1e-7, 1e-6), clear=False)
+    within = suspect("gradient", ResultFact(1e-7, 1e-6), clear=False)
     assert concluded(compared(2 * ALLOWED, beyond=beyond), within) == ("diverged", ["computation", "gradient"])
 
 
@@ -83,12 +83,12 @@ def test_of_two_frameworks_ten_times_as_much_is_rounding_where_all_calls_agree()
 
 
 def test_a_step_within_rounding_leaves_it_to_the_next_one_to_tell_what_differs() -> None:
-    within = suspect("gradient", Result(1e-7, 1e-6), clear=False)
+    within = suspect("gradient", ResultFact(1e-7, 1e-6), clear=False)
     assert conclude([compared(ALLOWED)], [within], lambda: 1.0, True) == ("agree", [])
 
 
 def test_what_is_within_rounding_stands_behind_what_is_not() -> None:
-    within = suspect("computation", Result(1e-7, 1e-6))
+    within = suspect("computation", ResultFact(1e-7, 1e-6))
     wrong = suspect("parameter_gradient", Because("not_cleared"))
     assert concluded(compared(2 * ALLOWED), within, wrong)[1] == ["parameter_gradient", "computation"]
 
@@ -96,12 +96,12 @@ def test_what_is_within_rounding_stands_behind_what_is_not() -> None:
 @pytest.mark.parametrize(("difference", "expected"), [(0.1, "diverged"), (0.01, "harmless")])
 def test_wide_rounding_does_not_excuse_an_argument_that_stands_out(difference: float, expected: str) -> None:
     result = replace(compared(0.03), tolerance=0.125)
-    assert concluded(result, suspect("argument", Result(difference, 0.02)))[0] == expected
+    assert concluded(result, suspect("argument", ResultFact(difference, 0.02)))[0] == expected
 
 
 def test_wide_rounding_does_not_excuse_an_argument_whose_effect_stands_out() -> None:
     result = replace(compared(0.05), tolerance=0.125)
-    within = Result(0.01, 0.02)
+    within = ResultFact(0.01, 0.02)
     assert concluded(result, suspect("argument", within))[0] == "diverged"
     assert concluded(result, suspect("structure", within))[0] == "harmless"
 

@@ -9,25 +9,25 @@ import pytest
 
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.measured.node import Exchange, Node, Result
+from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.verdict.conclusion import Compared
+from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
 
 _KEY = ("Distributed.all_reduce", (0, 1))
 _NAME = "Distributed.all_reduce.0.forward"
 
 
-def _rank(rank: int, put_in: float, key: Any = _KEY) -> Compared:
+def _rank(rank: int, put_in: float, key: Any = _KEY) -> ComparedRank:
     nobody: Any = None
-    result = Result("output.0", 0.1, 0.1 / 64, put_in / 10, put_in / 640, 4096, False, alone=4096, alike=4096.0)
-    exchange = Exchange(key, 0, put_in, put_in / 64, (10.0,))
+    result = MeasuredResult("output.0", 0.1, 0.1 / 64, put_in / 10, put_in / 640, 4096, False, alone=4096, alike=4096.0)
+    exchange = CollectiveInput(key, 0, put_in, put_in / 64, (10.0,))
     node = Node(nobody, "all_reduce", "forward", 2.0**-7, (result,), "", exchange=exchange)
     finding = Finding("collective", "it differs", where=_NAME, entry=_NAME, rank=rank)
     other = Finding("collective", "ranks differ", where=_NAME, entry=_NAME, rank=rank)
     suspects = [Suspect(finding, 1.0, clear=True, waits=True), Suspect(other, 2.0, clear=True)]
     empty: Any = ({}, {})
-    return Compared(
+    return ComparedRank(
         0,
         rank,
         suspects,
@@ -42,11 +42,11 @@ def _rank(rank: int, put_in: float, key: Any = _KEY) -> Compared:
     )
 
 
-def _said(*ranks: Compared) -> list[int]:
+def _said(*ranks: ComparedRank) -> list[int]:
     return [len(result.suspects) for result in settle_exchanges(ranks)]
 
 
-def _are_explained(*ranks: Compared) -> set[bool]:
+def _are_explained(*ranks: ComparedRank) -> set[bool]:
     return {result.reach.explained for result in settle_exchanges(ranks)}
 
 

@@ -6,18 +6,18 @@ import random
 from dataclasses import replace
 
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.findings import Finding, Kind
+from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, Compared, across_ranks, conclude
+from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS, ComparedRank, across_ranks, conclude
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 
-_KINDS: tuple[Kind, ...] = ("computation", "argument", "overflow", "weights", "choice")
+_KINDS: tuple[FindingKind, ...] = ("computation", "argument", "overflow", "weights", "choice")
 
 
-def ranks(count: int, each: int) -> list[Compared]:
+def ranks(count: int, each: int) -> list[ComparedRank]:
     drawn = random.Random(5)
     return [
-        Compared(
+        ComparedRank(
             step=0,
             rank=rank,
             suspects=[
@@ -40,7 +40,7 @@ def ranks(count: int, each: int) -> list[Compared]:
     ]
 
 
-def answer(results: list[Compared]) -> tuple[object, list[Finding]]:
+def answer(results: list[ComparedRank]) -> tuple[object, list[Finding]]:
     return conclude(results, across_ranks(results), lambda: 0.0, False)
 
 
@@ -58,7 +58,7 @@ def test_their_number_does_not_grow_with_the_ranks() -> None:
     assert sum(len(one.suspects) for one in with_first_suspects(ranks(64, 60), most=20)) <= 20 * sorts
 
 
-def _of_one_call(count: int, apart: int, step: int = 0) -> list[Compared]:
+def _of_one_call(count: int, apart: int, step: int = 0) -> list[ComparedRank]:
     """A call that differs on all ranks, and one more on the rank ``apart``."""
     results = ranks(count, 0)
     for result in results:

@@ -15,7 +15,7 @@ from command_line import call
 from safetensors.torch import save_file
 from torch import nn
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
 State = dict[str, Any]
 
@@ -31,8 +31,8 @@ def trained(seed: int = 0) -> State:
     return {"model": model.state_dict(), "opt": optimizer.state_dict(), "ema": average, "epoch": 3}
 
 
-def compared(first: Path, second: Path, **options: Any) -> Comparison:
-    return compare_checkpoints(Request(str(first), str(second), **options))
+def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
+    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
 def saved(path: Path, state: Any) -> Path:

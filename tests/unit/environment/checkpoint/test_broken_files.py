@@ -21,7 +21,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 from msprobe.errors import MsprobeError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -321,7 +321,7 @@ def test_a_broken_checkpoint_is_refused_in_one_sentence(tmp_path: Path, case: st
     before = sorted(tmp_path.rglob("*"))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(MsprobeError) as found:
-        compare_checkpoints(Request(str(good), str(bad)))
+        compare_checkpoints(CheckpointRequest(str(good), str(bad)))
     assert "\n" not in found.value.message
     assert len(found.value.message) < 1200
     assert str(tmp_path) in found.value.message
@@ -341,7 +341,7 @@ def test_nothing_that_a_pickle_calls_is_called(tmp_path: Path, legacy: bool, fun
         "optimizer": [Evil(tmp_path / "evil", function)],
     }
     bad = saved(tmp_path / "bad.pt", tree, _use_new_zipfile_serialization=not legacy)
-    found = compare_checkpoints(Request(str(good), str(bad)))
+    found = compare_checkpoints(CheckpointRequest(str(good), str(bad)))
     assert found.counts == {"equal": 1}
     assert not (tmp_path / "evil").exists()
 
@@ -353,7 +353,7 @@ def test_a_pickle_sets_nothing_on_what_reads_it(tmp_path: Path) -> None:
     # Attributes of a function that is named, by an instruction that sets the state of an object.
     stream = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}N}X\x0c\0\0\0__defaults__K\1\x85s\x86b0N."
     with pytest.raises(MsprobeError):
-        compare_checkpoints(Request(*[str(archive(tmp_path / "x.pt", stream))] * 2))
+        compare_checkpoints(CheckpointRequest(*[str(archive(tmp_path / "x.pt", stream))] * 2))
     assert (dict(REBUILD), REBUILD["torch._utils._rebuild_tensor_v2"].__defaults__) == before
 
 
@@ -363,14 +363,16 @@ def test_values_that_are_gone_when_they_are_read_are_told_row_by_row(tmp_path: P
     data = bytearray(block.read_bytes())
     data[: len(data) // 2] = bytes(len(data) // 2)
     block.write_bytes(data)
-    found = compare_checkpoints(Request(str(saved(tmp_path / "a.pt", _TENSOR)), str(tmp_path / "dcp")))
+    found = compare_checkpoints(CheckpointRequest(str(saved(tmp_path / "a.pt", _TENSOR)), str(tmp_path / "dcp")))
     assert found.counts == {"unreadable": 1}
     assert "distcp" in found.rows[0].detail
 
 
 def test_every_mistake_of_both_sides_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(MsprobeError, match=r"a\.pt.*b\.pt.*c\.pt"):
-        compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), earlier=str(tmp_path / "c.pt")))
+        compare_checkpoints(
+            CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), earlier=str(tmp_path / "c.pt"))
+        )
 
 
 @pytest.mark.process

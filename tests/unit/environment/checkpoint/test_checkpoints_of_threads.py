@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
 State = dict[str, Any]
 
@@ -100,10 +100,10 @@ EQUAL: dict[str, Callable[[State], None]] = {
 }
 
 
-def compared(folder: Path, first: State, second: State) -> Comparison:
+def compared(folder: Path, first: State, second: State) -> CheckpointComparison:
     torch.save(first, folder / "a.pt")
     torch.save(second, folder / "b.pt")
-    return compare_checkpoints(Request(str(folder / "a.pt"), str(folder / "b.pt")))
+    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
 
 
 @pytest.mark.parametrize("name", EQUAL)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.messages import said
 
 
@@ -40,10 +40,10 @@ def tied() -> dict[str, Any]:
     return {"model": dict(model.state_dict()), "optimizer": optimizer.state_dict()}
 
 
-def compared(folder: Path, first: Any, second: Any) -> Comparison:
+def compared(folder: Path, first: Any, second: Any) -> CheckpointComparison:
     torch.save(first, folder / "a.pt")
     torch.save(second, folder / "b.pt")
-    return compare_checkpoints(Request(str(folder / "a.pt"), str(folder / "b.pt")))
+    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
 
 
 def cloned(model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from coded_texts import raising
 from safetensors.torch import save_file
 
 from msprobe.engine import Workers
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.errors import InvalidInputError, PathError
 
@@ -25,8 +25,8 @@ TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int6
 TYPES += (torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
-def compared(first: Path, second: Path, **options: Any) -> Comparison:
-    return compare_checkpoints(Request(str(first), str(second), **options))
+def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
+    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
 def weights(seed: int = 0) -> dict[str, torch.Tensor]:
@@ -270,9 +270,9 @@ def test_processes_find_what_one_finds(tmp_path: Path) -> None:
             {str(at): torch.randn(9, generator=torch.Generator().manual_seed(seed)) for at in range(4100)},
             tmp_path / name,
         )
-    request = Request(str(tmp_path / "a"), str(tmp_path / "b"))
+    request = CheckpointRequest(str(tmp_path / "a"), str(tmp_path / "b"))
     with pytest.raises(InvalidInputError, match="known"):
-        compare_checkpoints(Request(str(tmp_path), str(tmp_path)))
+        compare_checkpoints(CheckpointRequest(str(tmp_path), str(tmp_path)))
     one, two = compare_checkpoints(request), compare_checkpoints(request, Workers(2))
     assert one.rows == two.rows
     assert one.counts == {"changed": 4100}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 from msprobe.environment.checkpoint.measuring import Measures, measure
 from msprobe.environment.checkpoint.tensors import held
 from msprobe.messages import said
@@ -105,12 +105,12 @@ def test_rounding_to_a_narrower_type_is_harmless(tmp_path: Path) -> None:
     model = {"w": torch.randn(64, 8), "b": torch.randn(8) * 1e-6}
     torch.save(model, tmp_path / "a.pt")
     torch.save({name: one.bfloat16() for name, one in model.items()}, tmp_path / "b.pt")
-    found = compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
     assert found.counts == {"rounded": 2}
     assert not found.differs
     assert all(row.cosine is not None and row.cosine > 0.99999 for row in found.rows)
     torch.save({name: (one * 1.02).bfloat16() for name, one in model.items()}, tmp_path / "c.pt")
-    assert compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "c.pt"))).differs
+    assert compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "c.pt"))).differs
 
 
 def test_what_was_not_updated_is_stale(tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_what_was_not_updated_is_stale(tmp_path: Path) -> None:
     later = {name: one + 0.1 for name, one in model.items()} | {"3": model["3"]}
     torch.save({"model": model, "iteration": 10}, tmp_path / "a.pt")
     torch.save({"model": later, "iteration": 20}, tmp_path / "b.pt")
-    found = compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
     assert [(row.name, row.detail) for row in found.of("stale")] == [
         ("3", said("not-updated-between", said("iterations-from-to", 10, 20)))
     ]
     # The same iteration of two trainings, and one of them has a weight of an earlier one.
     torch.save({"model": later | {"1": model["1"]}, "iteration": 20}, tmp_path / "c.pt")
-    earlier = Request(str(tmp_path / "b.pt"), str(tmp_path / "c.pt"), earlier=str(tmp_path / "a.pt"))
+    earlier = CheckpointRequest(str(tmp_path / "b.pt"), str(tmp_path / "c.pt"), earlier=str(tmp_path / "a.pt"))
     assert [row.name for row in compare_checkpoints(earlier).of("stale")] == ["1"]
 
 
@@ -138,7 +138,7 @@ def test_what_matters_first_comes_first(tmp_path: Path) -> None:
     other["new"] = torch.ones(2)
     torch.save(model, tmp_path / "a.pt")
     torch.save(other, tmp_path / "b.pt")
-    found = compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
+    found = compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt")))
     kinds = [(row.kind, row.name) for row in found.rows]
     assert kinds[:5] == [("missing", "e"), ("extra", "new"), ("permuted", "d"), ("changed", "c"), ("changed", "b")]
     assert kinds[5:] == [("equal", "a"), ("equal", "f")]
@@ -158,7 +158,10 @@ def test_heads_and_parts_of_attention_in_another_order_are_told_with_their_size(
     }
     torch.save(first, tmp_path / "a.pt")
     torch.save(second, tmp_path / "b.pt")
-    rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
+    rows = {
+        row.name: row
+        for row in compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows
+    }
     assert {row.kind for row in rows.values()} == {"permuted"}
     orders = ("rows", "in-blocks-as-heads", 8), ("columns", "in-blocks-as-heads", 8), ("elements", "in-blocks", 8)
     for name, (what, blocks, size) in zip(first, (*orders, ("rows", "in-blocks-as-heads", 4)), strict=True):
@@ -171,7 +174,10 @@ def test_layers_that_were_exchanged_are_named(tmp_path: Path) -> None:
     second = {**first, "layers.1.weight": first["layers.2.weight"], "layers.2.weight": torch.zeros(8, 8)}
     torch.save(first, tmp_path / "a.pt")
     torch.save({name: one.clone() for name, one in second.items()}, tmp_path / "b.pt")
-    rows = {row.name: row for row in compare_checkpoints(Request(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows}
+    rows = {
+        row.name: row
+        for row in compare_checkpoints(CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"))).rows
+    }
     assert rows["layers.1.weight"].detail == said("second-has-value-of", "layers.2.weight")
     assert rows["layers.2.weight"].detail == said("second-all-zeros")
 

@@ -12,16 +12,16 @@ import torch
 from coded_texts import raising
 from megatron_made import dense, save, shard, with_experts
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
 
 
-def compared(first: Path, second: Path, **options: Any) -> Comparison:
-    return compare_checkpoints(Request(str(first), str(second), **options))
+def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
+    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
-def assert_same(found: Comparison, count: int) -> None:
+def assert_same(found: CheckpointComparison, count: int) -> None:
     assert found.counts == {"equal": count}
     assert not found.replicas
 

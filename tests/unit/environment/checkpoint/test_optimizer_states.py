@@ -12,14 +12,14 @@ from coded_texts import mentions
 from megatron_made import dense, save
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.messages import said
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
 
-def compared(first: Path, second: Path) -> Comparison:
-    return compare_checkpoints(Request(str(first), str(second)))
+def compared(first: Path, second: Path) -> CheckpointComparison:
+    return compare_checkpoints(CheckpointRequest(str(first), str(second)))
 
 
 def trained(split: str) -> tuple[torch.nn.Module, torch.optim.Optimizer]:

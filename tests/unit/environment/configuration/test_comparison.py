@@ -7,7 +7,7 @@ import pytest
 from coded_texts import mentions, raising
 from packs import statistics, write_pack
 
-from msprobe.environment.configuration.comparison import Comparison, Options, compare_packs, open_packs
+from msprobe.environment.configuration.comparison import ConfigurationComparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.differences import DifferenceSheet
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
@@ -17,7 +17,7 @@ STATIC = "hyperparameters/hyperparameters_static.json"
 BASE: dict[str, Any] = {"env": {}, "pip": "torch=2.13.0\n"}
 
 
-def compared(folder: Path, bench: dict[str, Any], cmp: dict[str, Any], **options: Any) -> Comparison:
+def compared(folder: Path, bench: dict[str, Any], cmp: dict[str, Any], **options: Any) -> ConfigurationComparison:
     first, second = open_packs(
         write_pack(folder / "a.zip", {**BASE, **bench}), write_pack(folder / "b.zip", {**BASE, **cmp})
     )
@@ -25,7 +25,7 @@ def compared(folder: Path, bench: dict[str, Any], cmp: dict[str, Any], **options
         return compare_packs(first, second, Options(**options))
 
 
-def part_of(result: Comparison, name: str) -> DifferenceSheet:
+def part_of(result: ConfigurationComparison, name: str) -> DifferenceSheet:
     (found,) = [part for part in result.parts if part.name == name]
     return found
 

@@ -1,4 +1,4 @@
-"""``[ ... ]``, ``[[ ... ]]`` and ``((...))``: true, false, or None for what only running it would tell."""
+"""``[ ... ]``, ``[[ ... ]]`` and ``((...))``: true, false, or None for what only running it would say."""
 
 from __future__ import annotations
 

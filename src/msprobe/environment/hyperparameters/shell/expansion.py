@@ -2,7 +2,7 @@
 
 A script is read as it runs without arguments and in an empty environment. What it does not say itself stays as it is
 written (``$1``, ``$HOME``, ``$(date)``), behind a mark: ``UNSET`` for a variable, which counts as empty in
-conditions, ``OUTPUT`` for what only running a command would tell.
+conditions, ``OUTPUT`` for what only running a command would say.
 """
 
 from __future__ import annotations
