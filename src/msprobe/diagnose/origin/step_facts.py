@@ -231,6 +231,22 @@ class StepFacts:
     def is_policy(self, difference: Difference) -> bool:
         return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
 
+    def is_type_of_its_tensor(self, judged: Judged, difference: Difference) -> bool:
+        """True for a gradient that has on both sides the type of the tensor that it is the gradient of, as it must."""
+        sides = (
+            (self.pairing.candidate.forward_of(judged.event), difference.left),
+            (
+                self.partner_forward(judged),
+                difference.right,
+            ),
+        )
+        return all(
+            forward is not None
+            and is_tensor(own := dict(forward.inputs()).get(difference.slot))
+            and own["dtype"] == gradient["dtype"]
+            for forward, gradient in sides
+        )
+
     def _asks_for_policy(self, difference: Difference) -> bool:
         if difference.what != "argument":
             return False
