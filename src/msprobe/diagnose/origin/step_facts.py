@@ -233,19 +233,12 @@ class StepFacts:
 
     def is_type_of_its_tensor(self, judged: Judged, difference: Difference) -> bool:
         """True for a gradient that has on both sides the type of the tensor that it is the gradient of, as it must."""
-        sides = (
-            (self.pairing.candidate.forward_of(judged.event), difference.left),
-            (
-                self.partner_forward(judged),
-                difference.right,
-            ),
-        )
-        return all(
-            forward is not None
-            and is_tensor(own := dict(forward.inputs()).get(difference.slot))
-            and own["dtype"] == gradient["dtype"]
-            for forward, gradient in sides
-        )
+        forwards = self.pairing.candidate.forward_of(judged.event), self.partner_forward(judged)
+        for forward, gradient in zip(forwards, (difference.left, difference.right), strict=True):
+            own: Any = None if forward is None else dict(forward.inputs()).get(difference.slot)
+            if not is_tensor(own) or own["dtype"] != gradient["dtype"]:
+                return False
+        return True
 
     def _asks_for_policy(self, difference: Difference) -> bool:
         if difference.what != "argument":
