@@ -150,6 +150,8 @@ TABLE: dict[str, Rewriting] = {
     ),
     # The first step begins with zeros, and the weights of the second are seen in the third.
     "written_sgd": Rewriting(way=loops.written_sgd, bugs=("momentum", "rounded"), steps=3),
+    # A call takes a weight where the reference takes a result of fewer digits, and so its gradient has another type.
+    "low_rank_under_autocast": Rewriting(blocks.LowRank, way=scales.under_autocast, bugs=("share",)),
 }
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from command_line import Completed, call
+from rollouts_made import made, rows
 from unit import test_coverage, test_coverage_of_writers
+from unit.lockstep import test_coverage as test_lockstep_coverage
 from unit.test_coverage import (
     a_rank_of_a_step,
     an_interruption,
@@ -35,8 +37,6 @@ from tests.prechecked import InThisProcess
 #: Commands that read nothing of a recording, or one call of it.
 READ_NOTHING = {
     "run", "doctor", "demo", "explain", "completion", "help",
-    # What they judge is a training that they run themselves, against a recording: see `judged_lockstep`.
-    "confirm",
 }  # fmt: skip
 #: Function in the files beside -> its command, where they have different names.
 OTHER_NAMES = {
@@ -44,17 +44,25 @@ OTHER_NAMES = {
     "to_db": "monitor to-db", "data2db": "monitor to-db", "to_tensorboard": "monitor to-tensorboard",
     "first_difference": "compare", "first_difference_of_a_rank": "compare", "consistent": "compare",
 }  # fmt: skip
-#: Commands whose half inputs stand in files of their own.
+#: Commands that run a training of the user: its reference is taken away in a file of its own, by these tests.
 ELSEWHERE = {
-    "rollout": "unit/rollout/test_contract.py",
-    "multi_run_ut": "run_ut, with several workers",
-    "lockstep": "unit/lockstep/test_lockstep.py",
+    "lockstep": test_lockstep_coverage.test_lockstep_with_half_of_a_reference_is_no_all_clear,
+    "confirm": test_lockstep_coverage.test_confirm_with_half_of_a_reference_is_no_all_clear,
 }
 
 
 def run_ut(less: Path, out: Path) -> Completed:
     (record,) = [*less.glob("step1/rank1/dump.json"), *less.glob("step0/rank0/dump.json")][:1]
     return call("run_ut", "-api_info", record, "-o", out, "--candidate", "cpu")
+
+
+def multi_run_ut(less: Path, out: Path) -> Completed:
+    (record,) = [*less.glob("step1/rank1/dump.json"), *less.glob("step0/rank0/dump.json")][:1]
+    return call("multi_run_ut", "-api_info", record, "-o", out, "--candidate", "cpu", "-n", "2")
+
+
+def rollout(less: Path, out: Path) -> Completed:
+    return call("rollout", "--log-probs", less / "engine.jsonl", less / "trainer.jsonl", "-o", out)
 
 
 def api_precision_compare(less: Path, out: Path) -> Completed:
@@ -101,6 +109,22 @@ def monitor_watch(less: Path, out: Path) -> Completed:
     return call("monitor", "watch", less, "--once")
 
 
+def answers(folder: Path) -> Path:
+    """Responses of an engine, and the trainer's log-probs of the same tokens."""
+    folder.mkdir()
+    policy = made()
+    text = "".join(f"{json.dumps(row)}\n" for row in rows(policy, policy.log_probs()))
+    for name in ("engine", "trainer"):
+        (folder / f"{name}.jsonl").write_text(text)
+    return folder
+
+
+def half_of_the_responses(folder: Path) -> None:
+    path = folder / "trainer.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+
+
 @dataclass(frozen=True)
 class Case:
     """``names``: words of what was not read; ``status``: what the command ends with."""
@@ -116,6 +140,9 @@ CASES = [
     # As mindstudio-probe has it, 0 says that the check was made.
     Case(run_ut, dump, an_interruption, "behind the end of the dump", 0),
     Case(run_ut, tensors, half_of_the_values, "skipped 1 (Functional.linear.0): argument 0: tensor file", 0),
+    Case(multi_run_ut, dump, an_interruption, "behind the end of the dump", 0),
+    Case(multi_run_ut, tensors, half_of_the_values, "skipped 1 (Functional.linear.0): argument 0: tensor file", 0),
+    Case(rollout, answers, half_of_the_responses, "responses r6"),
     Case(api_precision_compare, tensors, lambda folder: None, "the candidate's file has none of them", 0),
     Case(op_generate, tensors, half_of_the_values, "Functional.linear.0.forward.input.0.npy"),
     Case(graph_visualize, dump, a_rank_of_a_step, "rank 1"),
@@ -150,7 +177,7 @@ def test_what_was_not_read_is_named(tmp_path: Path, case: Case) -> None:
     done = case.command(less, tmp_path / "out")
     assert done.returncode == case.status, done.stdout + done.stderr
     assert case.names in " ".join((done.stdout + done.stderr).split())
-    for path in tmp_path.glob("out/**/*coverage_*.json"):
+    for path in [*tmp_path.glob("out/**/*coverage_*.json"), *tmp_path.glob("out/rollout.json")]:
         covered = json.loads(path.read_text())["coverage"]
         assert covered["not_read"]
         assert covered["complete"] is False
@@ -158,7 +185,7 @@ def test_what_was_not_read_is_named(tmp_path: Path, case: Case) -> None:
 
 WHOLE = [
     *[(graph_visualize, dump), (graph_of_two, dump), (monitor_diff, monitored), (monitor_report, monitored)],
-    *[(monitor_report_of_two, monitored), (monitor_watch, monitored)],
+    *[(monitor_report_of_two, monitored), (monitor_watch, monitored), (rollout, answers)],
 ]
 
 

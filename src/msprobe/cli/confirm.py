@@ -10,7 +10,7 @@ from msprobe.cli.common import add_output
 from msprobe.cli.lockstep import run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
-from msprobe.cli.statuses import CLEAN, COULD_NOT, FOUND
+from msprobe.cli.statuses import COULD_NOT, FOUND
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
 from msprobe.messages import both, said, translated
@@ -106,10 +106,15 @@ def _confirm(args: argparse.Namespace) -> int:
         say(translated(said("nothing-replaced", named.in_words, why)))
         return COULD_NOT
     found = confirmed(named, Path(args.output_path))
-    answers.note(is_confirmed=found.is_confirmed, status=found.verdict.status, sentence=found.sentence())
+    answers.note(
+        is_confirmed=found.is_confirmed,
+        status=found.verdict.status,
+        sentence=found.sentence(),
+        coverage=found.verdict.coverage.as_json(),
+    )
     answers.wrote([args.output_path])
     if not args.quiet:
         say(translated(found.sentence()))
-    if found.verdict.status == "incomparable":
-        return COULD_NOT
-    return CLEAN if found.is_confirmed else FOUND
+    if not found.is_confirmed and found.verdict.status != "incomparable":
+        return FOUND
+    return found.verdict.exit_code

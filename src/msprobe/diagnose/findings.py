@@ -140,8 +140,10 @@ class Finding:
 
 #: Counts of ``verdict.json`` that had a different name: programs that read it by that one still find it.
 _FORMER_NAMES = {"explained": "victim", "unexplained": "guilty"}
-_NOT_READ = ("unread", "unread_files", "not_compared")
-_OF_ONE_SIDE = ("steps_of_one_side", "ranks_of_one_side", "parts_of_one_side")
+_NOT_READ = (
+    *("unread", "unread_files", "not_compared"),
+    *("steps_of_one_side", "ranks_of_one_side", "parts_of_one_side"),
+)
 
 
 @dataclass(frozen=True)
@@ -167,12 +169,10 @@ class Verdict:
 
     @property
     def is_partial(self) -> bool:
-        """True if a part, a step or a tensor file could not be read or compared, or one side alone has a step or rank.
-
-        Of a run in lockstep the recorded one may be longer.
+        """True if a part, a step or a tensor file could not be read or compared, or one side alone has a step or
+        rank.
         """
-        keys = _NOT_READ if "lockstep" in self.summary else (*_NOT_READ, *_OF_ONE_SIDE)
-        return any(self.summary.get(key) for key in keys) or self.is_of_two_models
+        return any(self.summary.get(key) for key in _NOT_READ) or self.is_of_two_models
 
     @property
     def is_of_two_models(self) -> bool:

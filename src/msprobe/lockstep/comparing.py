@@ -39,9 +39,9 @@ def compared(
     """What ``msprobe lockstep`` says of two dumps if the candidate is its, as there no difference reaches another call
     or the loss; else what ``otherwise`` says of them. Raises PathError or InvalidInputError.
     """
-    folder = open_dump(candidate).path
-    if not has_verdict(folder):
+    opened = open_dump(candidate)
+    if not has_verdict(opened.path):
         return otherwise(candidate, reference)
     from msprobe.lockstep.verdict import judge_lockstep
 
-    return judge_lockstep(folder, open_dump(reference).path, progress)
+    return judge_lockstep(opened, open_dump(reference), progress)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msprobe.compare.entry_names import read_name, without_call_number
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Finding, Verdict
+from msprobe.diagnose.verdict.readable import readable_verdict
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import joined, said
@@ -124,7 +126,7 @@ class Confirmed:
 
     @property
     def is_confirmed(self) -> bool:
-        """True if nothing else is wrong."""
+        """True if nothing else is wrong in what was compared."""
         return self.verdict.status in ("agree", "harmless")
 
     @property
@@ -135,6 +137,8 @@ class Confirmed:
     def sentence(self) -> str:
         """The answer in a sentence, and what to do next in another one."""
         call, rest = self.named.in_words, self.rest
+        if self.is_confirmed and self.verdict.is_partial:
+            return said("put-right-agree-in-part", call, self.verdict.coverage.sentence())
         if self.is_confirmed:
             return said("put-right-agree", call)
         if self.verdict.status == "incomparable":
@@ -147,5 +151,8 @@ class Confirmed:
 
 
 def confirmed(named: NamedCalls, dump: StrPath) -> Confirmed:
-    """Judge the training in which the call was put right, by its dump. Raises PathError or InvalidInputError."""
-    return Confirmed(named, compare_runs(dump, named.reference, is_known=named.is_put_right))
+    """Judge the training in which the call was put right, by what can be read of its dump and of the reference. Raises
+    PathError or InvalidInputError.
+    """
+    compare = partial(compare_runs, is_known=named.is_put_right)
+    return Confirmed(named, readable_verdict(compare, dump, named.reference)[0])

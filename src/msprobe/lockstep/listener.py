@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msprobe import log
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
 from msprobe.compare.entry_names import operation, without_call_number
 from msprobe.diagnose.operators import FILLS, MAY_VIEW, MOVES, RECURRENT
+from msprobe.errors import MsprobeError
 from msprobe.lockstep import optimizer_steps, pairing, pass_results
 from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
@@ -80,7 +82,12 @@ class Lockstep(Changer):
 
     def step_begin(self, event: Step) -> None:
         """Open the recorded step."""
-        self._recorded = self._steps.step(event.step, event.rank)
+        try:
+            self._recorded = self._steps.step(event.step, event.rank)
+        except MsprobeError as problem:
+            # What cannot be read is not run against; whoever judges says so.
+            self._recorded = None
+            log.warning(problem.message)
         self._beside = Beside(self._values, self._recorded)
         self._pairs = None if self._recorded is None else Pairs(self._recorded, self._values)
         self._forget()

@@ -23,6 +23,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
 from msprobe.diagnose.verdict.conclusion import ComparedRank, across_ranks
+from msprobe.diagnose.verdict.readable import readable_verdict
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
 from msprobe.lockstep import account_files
@@ -44,10 +45,10 @@ _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompu
 
 
 def judge_and_write(candidate: StrPath, reference: StrPath) -> tuple[Verdict, Path]:
-    """Judge, and write ``verdict.json`` beside the candidate's steps, with whole paths, as it is read from any folder.
-    Raises PathError or InvalidInputError.
+    """Judge what can be read of both, and write ``verdict.json`` beside the candidate's steps, with whole paths, as
+    it is read from any folder. Raises PathError or InvalidInputError.
     """
-    verdict = judge_lockstep(Path(candidate).resolve(), Path(reference).resolve())
+    verdict, _, _ = readable_verdict(judge_lockstep, Path(candidate).resolve(), Path(reference).resolve())
     return verdict, write_verdict(Path(candidate) / FILE, verdict)
 
 

@@ -67,6 +67,11 @@ MESSAGES: tuple[Message, ...] = (
         "权重 {tensor} 的范数：前 {steps} 次更新每次比标杆侧多 {more:+.3g}（一次更新为 {step:.3g}；{errors:.0f} 个标准误差）", severity="finding",
     ),
     Message(
+        "M323", "state-leaves-what-it-follows", "error:monitor", "tensor distance limit",
+        "state {tensor}, which no optimizer owns, differs by {distance:.3g} (relative); what it follows explains {limit:.2g}",
+        "不属于任何优化器的状态 {tensor} 相差 {distance:.3g}（相对）；它所跟随的数值可解释 {limit:.2g}", severity="finding",
+    ),
+    Message(
         "M313", "rank-diverges", "error:monitor", "rank reference step quantity tensor op value reference_value count",
         "rank {rank} differs from rank {reference} from step {step} on: {quantity} of {tensor}, {op} {value:.9g} and {reference_value:.9g}; {count} tensors differ at that step",
         "rank {rank} 从 step {step} 起与 rank {reference} 不同：{tensor} 的 {quantity}，{op} 为 {value:.9g} 与 {reference_value:.9g}；该 step 有 {count} 个张量不同", severity="finding",

@@ -29,6 +29,11 @@ PIECES: tuple[Piece, ...] = (
         "single values that differ, which are no tensors: {facts}",
         "不同的单个值（非张量）：{facts}",
     ),
+    Piece(
+        "facts-of-one-side", "keys",
+        "single values that one side alone has, and that were not compared: {keys}",
+        "只有一侧具有、因此未比对的单个值：{keys}",
+    ),
     Piece("iteration-of", "", "iteration", "迭代"),
     Piece(
         "random-states-of-one-side", "names",

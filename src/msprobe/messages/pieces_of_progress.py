@@ -44,6 +44,11 @@ PIECES: tuple[Piece, ...] = (
         "修正 {call} 后，损失与梯度一致：无需其他改动。",
     ),
     Piece(
+        "put-right-agree-in-part", "call rest",
+        "With {call} put right, loss and gradients agree in what could be read. {rest}",
+        "修正 {call} 后，可读取部分的损失与梯度一致。{rest}",
+    ),
+    Piece(
         "put-right-incomparable", "call reason",
         "With {call} put right, the runs cannot be compared: {reason}.",
         "修正 {call} 后，两次运行无法比对：{reason}。",

@@ -107,7 +107,7 @@ def first_bad_step(
         (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
     ]
     pairs = without_loss_scale(pairs)
-    rounding = max(rounding, rounding_of_first_step(pairs))
+    of_weights, rounding = rounding, max(rounding, rounding_of_first_step(pairs))
     facts = _first_facts(pairs)
     distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
     distances = beside_usual_sizes([ours for ours, _ in pairs], distances, rounding)
@@ -120,7 +120,7 @@ def first_bad_step(
     jumps = _first_difference(steps, distances) or _first_jumps(steps, distances, rounding)
     before = steps.index(jumps[0].step) if jumps else len(steps)
     jumps = _first_rises(steps, distances, before, rounding) or jumps
-    relations = first_relation(pairs, rounding)
+    relations = first_relation(pairs, rounding, of_weights)
     found = [*(one.step for one in jumps), *(one.step for one in relations)]
     at = min([facts[0]] * bool(facts[1]) + found, default=None)
     if at is None:

@@ -62,12 +62,14 @@ class Output:
         #: True as long as no step has measured anything.
         self.is_empty = True
 
-    @property
-    def last(self) -> StepMetrics | None:
-        """The last step that was handed over; waits for its numbers."""
+    def last_of(self, step: int | None) -> StepMetrics | None:
+        """The step that was handed over last; waits for its numbers. ``step``: the one that the program is in, so that
+        a step before it that was not measured has none.
+        """
         if self._writer is not None:
             self._writer.settle()
-        return self._memory.last
+        last = self._memory.last
+        return None if last is not None and step is not None and step - last.step > 1 else last
 
     @property
     def judges(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from msprobe.messages import said
 from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
+from msprobe.monitor.followers import follower_relations
 from msprobe.monitor.sketch import Sketch
 from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
 
@@ -98,13 +99,16 @@ def rounding_of_first_step(pairs: Pairs) -> float:
     return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
-def first_relation(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
-    """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type."""
+def first_relation(pairs: Pairs, rounding: float = 0.0, of_weights: float = 0.0) -> list[Relation]:
+    """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type that gradients
+    are computed in, ``of_weights``: of one that weights are stored in.
+    """
     found = [
         *weight_relations(pairs, rounding),
         *_uneven_factors(pairs),
         *_steady_factors(pairs, rounding),
         *_levels(pairs, rounding),
+        *follower_relations(pairs, rounding, of_weights),
     ]
     first = min((one.step for one in found), default=0)
     return [one for one in found if one.step == first]

@@ -97,25 +97,33 @@ class OptimizerSteps(Observer):
         if config.wg_distribution or config.mv_distribution or config.param_distribution or config.mg_direction:
             with self.state.framework.unwatched():
                 self._measure(event)
-        if self.unreduced is not None:
-            self.unreduced.end()
+        if not event.has_closure:
+            self._end_gradients()
 
     def _measure(self, event: Any) -> None:
         config = self.state.config
-        alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
         moments = config.mv_distribution or config.mg_direction
-        kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
-        owned = [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
-        if config.wg_distribution and self.groups.writes_reduced():
+        owned = self._owned(event, moments)
+        # A closure computes the gradients inside of the step: there are none yet, or those of the step before.
+        if config.wg_distribution and self.groups.writes_reduced() and not event.has_closure:
             self._measure_gradients(owned)
         if config.mv_distribution:
             self._measure_moments(event.step, owned)
-        if config.mg_direction:
+        if config.mg_direction and not event.has_closure:
             for one, found in owned:
                 self._add_direction(one, found, event.step)
         if config.param_distribution:
             for one, found in owned:
                 self._add("param_origin", one, found.weight)
+
+    def _owned(self, event: Any, moments: bool) -> list[tuple[WatchedParameter, Kept]]:
+        alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
+        kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
+        return [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
+
+    def _end_gradients(self) -> None:
+        if self.unreduced is not None:
+            self.unreduced.end()
 
     def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
         for one, found in owned:
@@ -133,13 +141,16 @@ class OptimizerSteps(Observer):
         """It has stepped."""
         if not self.optimizers.is_meant(event.optimizer):
             return
-        if self.state.config.param_distribution:
+        config = self.state.config
+        if config.wg_distribution and self.groups.writes_reduced() and event.has_closure:
             with self.state.framework.unwatched():
-                alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
-                kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments=False)
-                for one, weight in alive:
-                    if id(weight) in kept:
-                        self._add("param_updated", one, kept[id(weight)].weight)
+                self._measure_gradients(self._owned(event, False))
+        if event.has_closure:
+            self._end_gradients()
+        if config.param_distribution:
+            with self.state.framework.unwatched():
+                for one, found in self._owned(event, False):
+                    self._add("param_updated", one, found.weight)
         if not self._parts.is_last():
             return
         if self.state.config.state_distribution:

@@ -488,7 +488,11 @@ class Monitor:
         return self._rank in ranks
 
     def _metrics_of(self, quantity: Quantity) -> dict[str, Any]:
-        metrics = (self._watch.so_far() if self._watch is not None else None) or self._output.last
+        training, watch = self._training, self._watch
+        if watch is None or training is None:
+            metrics = self._output.last_of(None)
+        elif (metrics := watch.so_far()) is None and not self._skips:
+            metrics = self._output.last_of(training.recorder.session.step)
         return {} if metrics is None else tagged(self.framework, metrics, quantity, self._rank)
 
     def _pipeline(self, group: Any) -> tuple[list[int], int]:

@@ -21,8 +21,8 @@ Pairs = Sequence[tuple[Sketch, Sketch]]
 _Numbers = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
 
 _FLOAT32 = 2.0**-23
-# Equal to so many last bits of float32, in which sketches are kept.
-_EQUAL = 8 * _FLOAT32
+#: Equal to so many last bits of float32, in which sketches are kept.
+EQUAL = 8 * _FLOAT32
 # How far what a step does may be apart, as a share of it, where gradients are apart by nothing; and how much more of it
 # for each share that they are. An adaptive optimizer makes full steps of elements that are smaller than the rounding of
 # the gradient: their share grows with it, and what they do with the root of their number.
@@ -72,7 +72,7 @@ def _unequal_start(pairs: Pairs) -> list[Relation]:
         return []
     ours, theirs = (numbers_of(side, "param_origin") for side in pairs[0])
     apart = {name: apart_by(ours[name], theirs[name]) for name in ours if name in theirs}
-    found = sorted((name for name, one in apart.items() if one > _EQUAL), key=lambda name: -apart[name])
+    found = sorted((name for name, one in apart.items() if one > EQUAL), key=lambda name: -apart[name])
     return [Relation(0, said("weights-differ-before-start", name, apart[name])) for name in found]
 
 
@@ -85,7 +85,7 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
         for place in (0, 1):
             behind, ahead = numbers_of(before[place], "param_updated"), numbers_of(now[place], "param_origin")
             sides.append({name: apart_by(behind[name], ahead[name]) for name in behind if name in ahead})
-        found = [name for name, one in sides[1].items() if one > _EQUAL and sides[0].get(name, 1.0) <= _EQUAL]
+        found = [name for name, one in sides[1].items() if one > EQUAL and sides[0].get(name, 1.0) <= EQUAL]
         if found:
             found.sort(key=lambda name: -sides[1][name])
             return [
@@ -169,7 +169,7 @@ def _steady_changes(pairs: Pairs) -> list[Relation]:
             continue
         mean, least = float(apart.mean()), _FLOAT32 * float(sizes.max())
         step = float(np.median(np.maximum(np.abs(ours_of), np.abs(theirs_of))))
-        if not abs(mean) > max(_LEAST_STEADY * step, _EQUAL * float(sizes.max())):
+        if not abs(mean) > max(_LEAST_STEADY * step, EQUAL * float(sizes.max())):
             continue
         certainty = abs(mean) / (max(float(apart.std(ddof=1)), least) / _STEADY**0.5)
         if certainty > _STEADY_ERRORS:

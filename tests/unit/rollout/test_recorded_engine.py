@@ -18,6 +18,7 @@ pytest.importorskip("safetensors")
 from command_line import call  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+from msprobe.messages import said  # noqa: E402
 from msprobe.rollout.torch.comparing import compare_engine  # noqa: E402
 
 STORED = Path(__file__).parents[2] / "data" / "rollout" / "engine.zip"
@@ -152,6 +153,20 @@ def test_keys_of_a_cached_prefix_without_its_tokens_are_not_judged_and_it_is_sai
     found = compare_engine(str(stored / "roll"), str(stored / "model"))
     assert (found.status, found.exit_code) == ("agree", 2)
     assert any("self_attn.attn" in one.what for one in found.coverage.not_read)
+
+
+@pytest.mark.parametrize(("first", "every"), [(0, 2), (1, 2), (0, 7)])
+def test_calls_whose_tensors_are_gone_are_not_judged_and_it_is_said(stored: Path, first: int, every: int) -> None:
+    """A norm that lost its residual, and attention its keys, would look as if they did something else."""
+    for path in sorted(stored.glob("roll/rank0/dump_tensor_data/*"))[first::every]:
+        path.unlink()
+    done = call("rollout", stored / "roll", "--trainer", stored / "model", "--json", "-")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["findings"]) == (2, []), told["findings"]
+    assert told["coverage"]["complete"] is False
+    lost = [one for one in told["coverage"]["not_read"] if one["why"] == said("no-files-read")]
+    assert any("input_layernorm" in one["what"] for one in lost)
+    assert said("no-files-read") in call("rollout", stored / "roll", "--trainer", stored / "model").stdout
 
 
 def test_the_command_and_bad_input(stored: Path) -> None:

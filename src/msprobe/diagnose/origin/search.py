@@ -115,7 +115,11 @@ def look_at(scene: Scene, judged: Judged) -> None:
             look_at_dtype(scene, judged, difference)
     look_at_broadcast(scene, judged)
     changed = judged.changed_outputs
-    types = [one for one in judged.outputs if one.what == "dtype" and not scene.is_policy(one)]
+    types = [
+        one
+        for one in judged.outputs
+        if one.what == "dtype" and not scene.is_policy(one) and not scene.is_type_of_its_tensor(judged, one)
+    ]
     # Where each call gets what the reference's has, another shape begins here.
     shapes = scene.isolated and any(one.what == "shape" for one in judged.outputs)
     if judged.arguments and (changed or types or shapes or not scene.has_values):

@@ -233,6 +233,15 @@ class StepFacts:
     def is_policy(self, difference: Difference) -> bool:
         return (difference.left["dtype"], difference.right["dtype"]) in self.dtype_policy
 
+    def is_type_of_its_tensor(self, judged: Judged, difference: Difference) -> bool:
+        """True for a gradient that has on both sides the type of the tensor that it is the gradient of, as it must."""
+        forwards = self.pairing.candidate.forward_of(judged.event), self.partner_forward(judged)
+        for forward, gradient in zip(forwards, (difference.left, difference.right), strict=True):
+            own: Any = None if forward is None else dict(forward.inputs()).get(difference.slot)
+            if not is_tensor(own) or own["dtype"] != gradient["dtype"]:
+                return False
+        return True
+
     def _asks_for_policy(self, difference: Difference) -> bool:
         if difference.what != "argument":
             return False

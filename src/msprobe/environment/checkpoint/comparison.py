@@ -127,6 +127,7 @@ def compare_checkpoints(
     ]
     work: list[tuple[Section, ParameterPair, Tensor | None]] = []
     rows: list[Measures] = []
+    numbers: list[str] = []
     for section in request.sections:
         one, two = first.section(section), second.section(section)
         if section in ("optimizer", "random") and bool(one) != bool(two):
@@ -140,7 +141,7 @@ def compare_checkpoints(
         if section in ("optimizer", "other"):
             two = with_keys_of(one, two)
         if section == "other":
-            one, two, alone = with_common_keys(one, two)
+            one, two, alone, numbers = with_common_keys(one, two)
             not_read += [
                 NotRead(
                     said("what-of-checkpoint", key, (first, second)[side].path),
@@ -172,7 +173,7 @@ def compare_checkpoints(
     rows.sort(key=_weight)
     not_read += [NotRead(_OPTIMIZER, reason) for reason in states[3]]
     if request.sections == SECTIONS:
-        more += _facts(first, second)
+        more += _facts(first, second, numbers)
     read = Counter(row.section for row in rows if row.kind != "unreadable")
     return CheckpointComparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
 
@@ -205,8 +206,10 @@ def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> t
     return [row for row in rows if row.section != "optimizer"] + found, [said("states-paired-by-number")]
 
 
-def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
-    """A note on the single values that both have and that differ; arguments of a launch have a tool of their own."""
+def _facts(first: Checkpoint, second: Checkpoint, numbers: list[str]) -> list[str]:
+    """Notes on the single values that differ, and on the keys of those that one side alone has, with ``numbers``;
+    arguments of a launch have a tool of their own.
+    """
     apart = [
         f"{name} {first.facts[name]} | {second.facts[name]}"
         for name in first.facts
@@ -214,10 +217,15 @@ def _facts(first: Checkpoint, second: Checkpoint) -> list[str]:
     ]
     if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
         apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
-    some = joined("; ", apart[:_MOST_FACTS]) + (
-        said("so-many-more-behind", len(apart) - _MOST_FACTS) if apart[_MOST_FACTS:] else ""
-    )
-    return [said("facts-differ", some)] if apart else []
+    keys = [{name.partition(".")[0] for name in one.facts} - {"args"} for one in (first, second)]
+    alone = [*dict.fromkeys(numbers), *sorted(keys[0] ^ keys[1])]
+    lists = (("facts-differ", apart), ("facts-of-one-side", alone))
+    return [said(name, _some(found)) for name, found in lists if found]
+
+
+def _some(texts: list[str]) -> str:
+    rest = texts[_MOST_FACTS:]
+    return joined("; ", texts[:_MOST_FACTS]) + (said("so-many-more-behind", len(rest)) if rest else "")
 
 
 def _of_common_ranks(pairs: list[ParameterPair]) -> tuple[list[ParameterPair], list[str]]:

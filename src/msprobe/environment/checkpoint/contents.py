@@ -234,7 +234,7 @@ def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Li
     """Where one entry of a checkpoint goes, by what it holds and what it is called."""
     if isinstance(value, Tensor) and not has_model:
         return "weights"
-    named = section_of(word)
+    named = "optimizer" if _is_scaler(value) else section_of(word)
     kinds = [one for _, one in leaves(value, "", walk)]
     tensors = [one for one in kinds if isinstance(one, Tensor)]
     if named == "optimizer" or (named == "random" and not any(_is_float(one) for one in tensors)):
@@ -262,6 +262,11 @@ def is_optimizer_state(value: Any) -> bool:
         isinstance(one, dict) and {"state", "param_groups"} <= {key for key in one if isinstance(key, str)}
         for one in inner
     )
+
+
+def _is_scaler(value: Any) -> bool:
+    """True for the state of a gradient scaler, whatever it is called."""
+    return isinstance(value, dict) and {"scale", "_growth_tracker"} <= {key for key in value if isinstance(key, str)}
 
 
 def section_of(key: str) -> Section | Literal["fact"]:

@@ -42,15 +42,18 @@ def _cut(named: Named, words: str) -> Named:
     return {name.removeprefix(words): tensor for name, tensor in named.items()} if words else named
 
 
-def with_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]]]:
-    """Both without what one side alone has under its key; and (side, key) of that, where it has more than numbers."""
+def with_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tuple[int, str]], list[str]]:
+    """Both without what one side alone has under its key; (side, key) of that, where it has more than numbers, and the
+    keys of numbers alone.
+    """
     sides = [_below(one) for one in (first, second)]
     alone = [(at, key) for at, side in enumerate(sides) for key in side if key not in sides[1 - at]]
     common = sides[0].keys() & sides[1].keys()
     kept = [
         {name: tensor for name, tensor in one.items() if name.partition(".")[0] in common} for one in (first, second)
     ]
-    return kept[0], kept[1], [(at, key) for at, key in alone if any(shape != () for _, shape in sides[at][key])]
+    tensors = [(at, key) for at, key in alone if any(shape != () for _, shape in sides[at][key])]
+    return kept[0], kept[1], tensors, [key for at, key in alone if (at, key) not in tensors]
 
 
 def _below(named: Named) -> dict[str, set[tuple[str, tuple[int, ...]]]]:

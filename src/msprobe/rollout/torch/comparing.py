@@ -62,7 +62,11 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
             except Container:
                 continue
             except NotKnown as reason:
-                unknown.setdefault(call.path, reason.why)
+                unknown.setdefault(call.path, said("no-files-read") if call.is_short else reason.why)
+                continue
+            if call.is_short:
+                # What lacks an argument gives something else.
+                unknown.setdefault(call.path, said("no-files-read"))
                 continue
             if call.path.rpartition(".")[2] == LOGITS:
                 answers.note_logits(call)
@@ -81,7 +85,8 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
     done.findings += _scaled(done.operators)
     # In float32 log-probs say by themselves whether anything is left.
     is_settled = not done.is_half and done.contract is not None and done.contract.measures.mean <= ROUNDING_OF_FLOAT32
-    if not done.findings and not inputs and not is_settled:
+    is_short = bool(part.unread)  # what lies between modules would look as if it did something else
+    if not done.findings and not inputs and not is_settled and not is_short:
         between = between_modules(calls(part, passes), trainer, answers.tokens)
         done.findings += [between] if between is not None else []
     done.findings = [*inputs, *_ordered(_one_each(done.findings), done.operators)]

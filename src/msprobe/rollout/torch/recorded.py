@@ -53,7 +53,10 @@ class RowOrigins:
 
 @dataclass(frozen=True)
 class ModuleCall:
-    """A call of a module: its number of the pass, tensors (None where none was recorded), and whose rows they are."""
+    """A call of a module: its number of the pass, tensors (None where none was recorded), and whose rows they are.
+
+    ``is_short``: the file of one of its tensors cannot be read.
+    """
 
     path: str
     number: int
@@ -61,6 +64,7 @@ class ModuleCall:
     results: list[Any]
     requests: list[str]
     positions: Any
+    is_short: bool = False
 
 
 def engine_of(part: DumpPart) -> Engine:
@@ -116,7 +120,9 @@ def calls(part: DumpPart, passes: Sequence[RowOrigins]) -> Iterator[ModuleCall]:
             attended = attentions.ended(path, [_values(part, leaf, rows) for leaf in angles])
             if attended is not None:
                 yield ModuleCall(f"{path}.attn", ended, *attended, requests, positions)
-        yield ModuleCall(path, ended, given, results, requests, positions)
+        leaves = (*record.get("input_args", []), *named.values(), *record.get("output", []))
+        is_short = any(_is_lost(leaf, one) for leaf, one in zip(leaves, (*given, *results), strict=True))
+        yield ModuleCall(path, ended, given, results, requests, positions, is_short)
 
 
 def passes_of(part: DumpPart, engine: Engine) -> list[RowOrigins]:
@@ -164,6 +170,10 @@ def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batch
     for key, one in zip(("input_ids", "positions"), ids, strict=False):
         named.setdefault(key, one)
     return RowOrigins(requests, named.get("positions"), named.get("input_ids"))
+
+
+def _is_lost(leaf: Any, values: Any) -> bool:
+    return values is None and isinstance(leaf, dict) and isinstance(leaf.get("data_name"), str)
 
 
 def _values(part: DumpPart, leaf: Any, rows: RowOrigins | None = None) -> Any:

@@ -131,8 +131,8 @@ def test_lbfgs_with_its_closure(tmp_path: Path, way: str) -> None:
 
     found = monitored(tmp_path, EVERYTHING, train)
     assert found.steps("param_origin") == found.steps("param_updated") == [0, 1, 2]
-    # At entry the gradients are those of the last step, as the reference has it; before the first there are none.
-    assert found.steps("grad_reduced") == [1, 2]
+    # The closure computes them inside of the step: what is there when it begins is of the step before.
+    assert found.steps("grad_reduced") == [0, 1, 2]
     assert found.steps("grad_unreduced") == [0, 1, 2]
     assert len(found.rows("grad_unreduced", step=0)) == 4
 

@@ -1,0 +1,99 @@
+"""State that no optimizer owns (averages of weights, running statistics of a norm, biases of a router), from the first
+step on: it follows weights and activations, and is no further apart than what it follows has been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from msprobe.messages import said
+from msprobe.monitor.sketch import Sketch
+from msprobe.monitor.weights import EQUAL, Relation, numbers_of
+
+Pairs = Sequence[tuple[Sketch, Sketch]]
+
+_WEIGHTS = ("param_origin", "param_updated")
+_PASSES = ("actv", "grad_unreduced", "grad_reduced")
+# Only here do weights agree by themselves; later a jump tells.
+_FIRST_STEPS = 9
+_TIMES = 6.0
+# Statistics are sums over a batch: of healthy runs in float32 they were apart by 1e-5 at most, under autocast by a
+# third of what most gradients were.
+_LEAST = 1e-3
+_TIMES_ROUNDING = 12.0
+# A discrete choice, as of a router, moves the state of its own layer; so one tensor alone says nothing.
+_FEWEST = 2
+_SHARE = 0.5
+
+
+def follower_relations(pairs: Pairs, rounding: float = 0.0, of_weights: float = 0.0) -> list[Relation]:
+    """State that is further apart than what it follows, at the earliest step. ``rounding``: of the gradients;
+    ``of_weights``: of the type that weights are stored in, 0 for float32.
+    """
+    if not pairs or pairs[0][0].step != 0:
+        return []
+    weights: dict[str, float] = {}
+    typical = 0.0
+    before: set[str] = set()
+    for ours, theirs in pairs[:_FIRST_STEPS]:
+        for quantity in _WEIGHTS:
+            for name, one in _apart(ours, theirs, quantity).items():
+                weights[name] = max(weights.get(name, 0.0), one)
+        passes = [one for quantity in _PASSES for one in _apart(ours, theirs, quantity).values()]
+        typical = max(typical, float(np.median(passes)) if passes else 0.0)
+        states = _apart(ours, theirs, "state")
+        followed = {name: _followed(name, weights) for name in states}
+        averages, statistics = {}, {}
+        for name, apart in states.items():
+            of = followed[name]
+            if of is not None:
+                averages[name] = apart, _TIMES * max(EQUAL, of_weights, weights[of])
+            else:
+                statistics[name] = apart, max(_LEAST, _TIMES_ROUNDING * max(rounding, of_weights), _TIMES * typical)
+        found = _beyond(averages)
+        more = _beyond(statistics)
+        # A kink moves a statistic once; it takes two steps to be more.
+        lasting = {name: one for name, one in more.items() if name in before}
+        before = set(more)
+        if len(lasting) >= max(_FEWEST, _SHARE * len(statistics)):
+            found |= lasting
+        if found:
+            return [
+                Relation(ours.step, said("state-leaves-what-it-follows", name, apart, limit))
+                for name, (apart, limit) in sorted(found.items(), key=lambda one: -one[1][0] / one[1][1])
+            ]
+    return []
+
+
+def _beyond(found: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {name: (apart, limit) for name, (apart, limit) in found.items() if apart > limit}
+
+
+def _apart(ours: Sketch, theirs: Sketch, quantity: str) -> dict[str, float]:
+    """By tensor, how far norm or projection are apart, relative to the larger norm."""
+    first, second = numbers_of(ours, quantity), numbers_of(theirs, quantity)
+    found: dict[str, float] = {}
+    for name, one in first.items():
+        other = second.get(name)
+        size = 0.0 if other is None else max(abs(float(one[0])), abs(float(other[0])))
+        if other is not None and size > 0 and np.isfinite(size):
+            apart = float(np.abs(other - one).max() / size)
+            found[name] = apart if np.isfinite(apart) else 0.0
+        elif other is not None and size == 0:
+            found[name] = 0.0
+    return found
+
+
+def _followed(state: str, weights: Iterable[str]) -> str | None:
+    """The weight that a state is an average of: that whose name ends as its own does, the longest; None if none."""
+    own = state.split(".")
+    best, longest = None, 0
+    for name in weights:
+        parts = name.split(".")
+        alike = next((n for n, (a, b) in enumerate(zip(reversed(own), reversed(parts), strict=False)) if a != b), None)
+        count = min(len(own), len(parts)) if alike is None else alike
+        if count > longest:
+            best, longest = name, count
+    return best
