@@ -101,6 +101,7 @@ def _module() -> types.ModuleType:
         "set_rng_state": set_rng_state,
         "memory_allocated": lambda where=None: device.allocated(),
         "is_current_stream_capturing": lambda: device.is_capturing(),
+        "SIMGraph": Graph,
         "get_amp_supported_dtype": lambda: [torch.float16, torch.bfloat16],
     }
     for name, member in members.items():
@@ -161,7 +162,9 @@ class Trace:
 
 
 class Graph:
-    """A graph of kernels: ``with graph.capture(): work()``, then ``graph.replay()`` as often as wanted."""
+    """A graph of kernels, ``torch.sim.SIMGraph``: ``with graph.capture(): work()``, then ``graph.replay()`` as often as
+    wanted.
+    """
 
     def __init__(self) -> None:
         self._graph: Any = None
@@ -172,11 +175,19 @@ class Graph:
         side = torch.sim.Stream()  # type: ignore[attr-defined]
         side.wait_stream(torch.sim.current_stream())  # type: ignore[attr-defined]
         with torch.sim.stream(side):  # type: ignore[attr-defined]
-            self._graph = device.begin_capture()
+            self.capture_begin()
             try:
                 yield
             finally:
-                device.end_capture(self._graph)
+                self.capture_end()
+
+    def capture_begin(self) -> None:
+        """What is launched on the current stream from now on goes into the graph."""
+        self._graph = device.begin_capture()
+
+    def capture_end(self) -> None:
+        """The graph is whole. RuntimeError if it cannot be captured."""
+        device.end_capture(self._graph)
 
     @property
     def kernels(self) -> int:
@@ -186,3 +197,7 @@ class Graph:
     def replay(self) -> None:
         """Launch all of it on the current stream."""
         device.replay(self._graph)
+
+    def reset(self) -> None:
+        """Let go of what was captured."""
+        self._graph = None

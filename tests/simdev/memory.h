@@ -45,7 +45,8 @@ struct Memory {
                      "sim: out of memory. Tried to allocate ", size, " bytes; ", allocated, " are in use");
     auto& known = free[{current_stream, size}];
     char* at;
-    if (known.empty()) {
+    // A graph has memory of its own: what is left to do with that of others is not in order of its replays.
+    if (known.empty() || queue(current_stream).capture) {
       at = device + used;
       used += size;
     } else {
@@ -99,6 +100,10 @@ struct Pinned {
     return at < behind->first + behind->second;
   }
   void* allocate(size_t size) {
+    if (auto& graph = queue(current_stream).capture) {
+      graph->broken = true;
+      TORCH_CHECK(false, "sim: operation not permitted when stream is capturing (pinned memory)");
+    }
     auto* at = static_cast<char*>(malloc(size ? size : 1));
     std::lock_guard<std::mutex> held(lock);
     blocks[at] = size ? size : 1;

@@ -51,6 +51,13 @@ class RowSource(Protocol):
         """Those since the last time: the number of the first, and the rows."""
 
 
+class Holder(Protocol):
+    """Takes records that are not of this moment."""
+
+    def take(self, name: str, tree: Any, stack: CallStack | None, parent: Any, check: Check | None) -> bool:
+        """A finished record; False if it is none of those."""
+
+
 class ThreadState(threading.local):
     """What one thread is in the middle of."""
 
@@ -135,6 +142,8 @@ class Session:
         # True while descriptions wait for numbers that are still on a device; and the records that have them.
         self.has_late: Callable[[], bool] = lambda: False
         self.late = LateRecords()
+        # Whoever takes what is recorded now, to put it later.
+        self.holder: Holder | None = None
         # The rows of tensors that are described.
         self.rows: RowSource | None = None
 
@@ -381,6 +390,8 @@ class Session:
         """A finished record. ``parent`` False: it has no place in the hierarchy file. ``is_known``: it waits for
         nothing, whatever else does.
         """
+        if self.holder is not None and not is_known and self.holder.take(name, tree, stack, parent, None):
+            return
         with self.lock:
             writer = self._writer or self._open()
             self.records_in_step += 1
@@ -417,6 +428,8 @@ class Session:
         self, name: str, tree: dict[str, Any], check: Check, stack: CallStack | None = None, parent: Any = False
     ) -> None:
         """A finished record, if ``check`` keeps it: asked at once, or when the numbers of the record are known."""
+        if self.holder is not None and self.holder.take(name, tree, stack, parent, check):
+            return
         with self.lock:
             if self.late.waiting or self.has_late():
                 self.late.add(name, tree, stack, parent, check)

@@ -152,6 +152,7 @@ class CommonFields(Fields):
     record_root: bool = _switch(False)
     existing: settings.ExistingFiles = Field("clean", description=choices(settings.ExistingFiles))
     compile: settings.CompiledRegions = Field("boundary", description=choices(settings.CompiledRegions))
+    graphs: settings.Graphs = Field("skip", description=choices(settings.Graphs))
     buffers: bool = _switch(False)
 
 

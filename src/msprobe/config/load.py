@@ -287,6 +287,7 @@ def _complete(common: CommonFields, section: FilterFields, config_path: Path | N
         record_root=common.record_root,
         existing=common.existing,
         compile=common.compile,
+        graphs=common.graphs,
         buffers=common.buffers,
         config_path=config_path,
         **own,

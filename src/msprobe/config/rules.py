@@ -44,6 +44,7 @@ def cross_mistakes(
         *_scope_mistakes(common, section, source),
         *_async_mistakes(common, section, source),
         *_online_mistakes(common, section, source),
+        *_graph_mistakes(common, section, source),
     ]
 
 
@@ -131,6 +132,27 @@ def _online_mistakes(
         text = said("online-at-level", effective_level(common.fields))
         found.append(source.mistake(("tensor", "online_run_ut"), text))
     return found
+
+
+def _graph_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource) -> list[Mistake]:
+    """Inside of a graph that is captured there are statistics of what runs forward, and no values."""
+    fields, values = common.fields, section.fields
+    if fields.graphs != "record" or common.broken & {"task", "level", "graphs"}:
+        return []
+    texts = []
+    if fields.task not in ("statistics", "overflow_check", "nan_check"):
+        texts.append(said("graphs-with-task", fields.task))
+    elif isinstance(values, ValueFields):
+        mode = values.summary_mode
+        if mode != "statistics" and (not isinstance(mode, list) or "md5" in mode):
+            texts.append(said("graphs-with-digests", "md5" if isinstance(mode, list) else mode))
+        if isinstance(values, StatisticsFields) and values.tensor_list:
+            texts.append(said("graphs-with-tensor-list"))
+    if effective_level(fields) not in ("L0", "L1", "mix"):
+        texts.append(said("graphs-at-level", effective_level(fields)))
+    if "backward" in values.data_mode and not {"forward", "all"} & set(values.data_mode):
+        texts.append(said("graphs-without-forward"))
+    return [source.mistake(("graphs",), text) for text in texts]
 
 
 _ARTICLE = {"api": "an API", "module": "a module"}

@@ -56,6 +56,7 @@ RiskLevel = Literal["CORE", "FOCUS", "ALL"]
 ApiScope = Literal["all", "listed"]
 ExistingFiles = Literal["overwrite", "clean", "refuse"]
 CompiledRegions = Literal["boundary", "eager"]
+Graphs = Literal["skip", "record"]
 Compression = Literal["none", "zstd"]
 
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -203,6 +204,9 @@ class Settings:
     # boundary: compiled regions stay compiled and are recorded from outside.
     # eager: they run uncompiled while recording.
     compile: CompiledRegions = "boundary"
+    # skip: of a graph of kernels that the program captures the calls alone are recorded, and none of its replays.
+    # record: each replay in a recorded step writes the records of the calls in the graph, with its numbers.
+    graphs: Graphs = "skip"
     buffers: bool = False
     # Task tensor with online_run_ut; None: records go to dump_path.
     online: Online | None = None

@@ -248,4 +248,18 @@ MESSAGES: tuple[Message, ...] = (
         "程序捕获了一个图：图内执行的内容（调用：{calls}，模块执行：{passes}）只有记录，没有统计量和数值，图重放时的计算不会被采集。",
         severity="warning",
     ),
+    Message(
+        "R148", "captured-graph-is-recorded", "warning:recording", "calls passes",
+        "the program captures a graph: each replay of it in a recorded step writes the records of what ran in it (calls: "
+        "{calls}, passes of modules: {passes}) with the numbers of that replay. Gradients inside of it are not recorded.",
+        "程序捕获了一个图：在采集的 step 内，每次重放都会写出图内执行内容的记录（调用：{calls}，模块执行：{passes}）及该次重放的统计量。图内的梯度不采集。",
+        severity="warning",
+    ),
+    Message(
+        "R149", "graph-captured-elsewhere", "warning:recording", "",
+        "the program replays a graph that it did not capture between start() and stop(): what runs in it is not recorded. "
+        "Capture it in a step that is recorded.",
+        "程序重放了一个不是在 start() 与 stop() 之间捕获的图：图内执行的内容不会被采集。请在采集的 step 内捕获它。",
+        severity="warning",
+    ),
 )

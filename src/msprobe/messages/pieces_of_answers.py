@@ -296,6 +296,16 @@ PIECES: tuple[Piece, ...] = (
         "计算其统计量时内存不足（{problem}）",
     ),
     Piece(
+        "graph-copies-too-large", "most",
+        "the tensors of this graph that are copied take more than {most} MiB",
+        "该图中需要复制的张量超过 {most} MiB",
+    ),
+    Piece(
+        "device-not-of-graph", "device graph",
+        "on {device}, in a graph of {graph}",
+        "位于 {device}，而图属于 {graph}",
+    ),
+    Piece(
         "kernel-row-wrong", "place count dtype found wanted",
         "{place} of {count} elements of {dtype} is {found}, not {wanted}",
         "{dtype} 的 {count} 个元素的 {place} 为 {found}，应为 {wanted}",

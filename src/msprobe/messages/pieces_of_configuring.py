@@ -322,6 +322,31 @@ PIECES: tuple[Piece, ...] = (
         '实际为 true，level 为 "{level}"；允许：level "L1" 或 "mix"，它们有调用',
     ),
     Piece(
+        "graphs-with-task", "task",
+        'found "record" together with task "{task}"; allowed: "skip", or task "statistics", "overflow_check" or "nan_check" (in a graph there are statistics, no values)',
+        '实际为 "record"，同时 task 为 "{task}"；允许："skip"，或 task 为 "statistics"、"overflow_check" 或 "nan_check"（图内只有统计量，没有数值）',
+    ),
+    Piece(
+        "graphs-with-digests", "mode",
+        'found "record" together with summary_mode "{mode}"; allowed: "skip", or summary_mode "statistics" (a digest needs the values)',
+        '实际为 "record"，同时 summary_mode 为 "{mode}"；允许："skip"，或 summary_mode 为 "statistics"（摘要需要数值）',
+    ),
+    Piece(
+        "graphs-with-tensor-list", "",
+        'found "record" together with a tensor_list; allowed: "skip", or no tensor_list (in a graph there are statistics, no values)',
+        '实际为 "record"，同时有 tensor_list；允许："skip"，或不设 tensor_list（图内只有统计量，没有数值）',
+    ),
+    Piece(
+        "graphs-at-level", "level",
+        'found "record" together with level "{level}"; allowed: "skip", or level "L0", "L1" or "mix"',
+        '实际为 "record"，同时 level 为 "{level}"；允许："skip"，或 level 为 "L0"、"L1" 或 "mix"',
+    ),
+    Piece(
+        "graphs-without-forward", "",
+        'found "record" together with a data_mode without forward records; allowed: "skip", or "forward" in data_mode (in a graph no gradients are followed)',
+        '实际为 "record"，同时 data_mode 不含前向记录；允许："skip"，或在 data_mode 中加入 "forward"（图内不跟踪梯度）',
+    ),
+    Piece(
         "async-with-md5", "",
         'found true together with summary_mode "md5"; allowed: false, or a summary_mode other than "md5" (the digest needs the values on the host at once)',
         '实际为 true，同时 summary_mode 为 "md5"；允许：false，或 "md5" 以外的 summary_mode（摘要需要立即在主机上得到数值）',

@@ -24,7 +24,9 @@ import numpy.typing as npt
 SUMS = 8
 LANES = 128
 WORD = 64
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+#: What ``h`` multiplies by, one after the other; words by the first.
+FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_STEP, _SECOND, _THIRD = map(np.uint64, FACTORS)
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,8 +35,8 @@ def hashes(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """``h`` of each number."""
     with np.errstate(over="ignore"):
         mixed = (numbers + np.uint64(1)) * _STEP
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _SECOND
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _THIRD
         return mixed ^ (mixed >> np.uint64(31))
 
 

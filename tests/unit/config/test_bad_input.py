@@ -94,6 +94,20 @@ BAD_VALUES = [
     ({"api_scope": "some"}, "api_scope", ['found "some"; allowed: "all", "listed"']),
     ({"existing": "keep"}, "existing", ['found "keep"; allowed: "overwrite", "clean", "refuse"']),
     ({"compile": True}, "compile", ['found true; allowed: "boundary", "eager"']),
+    ({"graphs": True}, "graphs", ['found true; allowed: "skip", "record"']),
+    *[
+        ({"graphs": "record", "task": task, **more}, "graphs", [found])
+        for task, more, found in [
+            ("tensor", {}, 'task "tensor"'),
+            ("structure", {}, 'task "structure"'),
+            ("statistics", {"statistics": {"summary_mode": "md5"}}, 'summary_mode "md5"'),
+            ("statistics", {"statistics": {"summary_mode": ["max", "md5"]}}, 'summary_mode "md5"'),
+            ("statistics", {"statistics": {"summary_mode": "xxh3"}}, 'summary_mode "xxh3"'),
+            ("statistics", {"statistics": {"tensor_list": ["relu"]}}, "tensor_list"),
+            ("statistics", {"level": "L2"}, 'level "L2"'),
+            ("statistics", {"statistics": {"data_mode": ["backward"]}}, "data_mode"),
+        ]
+    ],
     (statistics(list="relu"), "statistics.list", ['found "relu"; allowed: a list of texts']),
     (statistics(list=["relu", 1]), "statistics.list[1]", ["found 1; allowed: a list of texts"]),
     (statistics(list=["name-regex(*)"]), "statistics.list[0]", ["bad regular expression: nothing to repeat"]),

@@ -71,6 +71,7 @@ COMMON: dict[str, Any] = {
     "record_root": Case(True, top={"level": "mix"}),
     "existing": "overwrite",
     "compile": Case("eager", only_asked=True),
+    "graphs": Case("record", only_asked=True),
     "buffers": Case(True, top={"level": "mix"}),
 }
 VALUES = {

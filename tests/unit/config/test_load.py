@@ -223,6 +223,7 @@ class TestValidForms:
             "record_root": True,
             "existing": "refuse",
             "compile": "eager",
+            "graphs": "record",
             "buffers": True,
         }
         settings = load(content)

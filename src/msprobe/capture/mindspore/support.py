@@ -30,6 +30,7 @@ def check_settings(settings: Settings) -> None:
         buffers=settings.buffers,
         risk_level=settings.risk_level is not None,
         compile=settings.compile != "boundary",
+        graphs=settings.graphs != "skip",
         custom_api_file=settings.custom_api_file is not None,
     )
 

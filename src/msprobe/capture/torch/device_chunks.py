@@ -67,18 +67,34 @@ class DeviceTables:
         make: Callable[[], torch.Tensor],
         dtype: torch.dtype | None = None,
     ) -> torch.Tensor:
-        """The table ``name`` of ``size`` at least. ``make`` gives it on the host; on the device it has ``dtype``."""
+        """The table ``name`` of ``size`` at least. ``make`` gives it on the host; on the device it has ``dtype``.
+
+        RuntimeError while a graph is captured, unless the table was there for :meth:`settle`.
+        """
         known = self._known.get((device, name))
         if known is None or known[0] < size:
+            self._refuse_in_capture(device, name)
             known = self._known[device, name] = self._put(device, size, make(), dtype)
         _, table, event, streams = known
         if event is not None:
             stream = getattr(torch, device.type).current_stream(device)
             if stream not in streams:
                 # It was made on a stream of which this one knows nothing.
+                self._refuse_in_capture(device, name)
                 stream.wait_event(event)
                 streams.add(stream)
         return table
+
+    def _refuse_in_capture(self, device: torch.device, name: str) -> None:
+        if is_capturing(device):
+            raise RuntimeError(f"no table {name} for a graph")
+
+    def settle(self) -> None:
+        """Wait until all tables are there: no stream need wait for them, nor a graph when it is replayed."""
+        for key, (size, table, event, streams) in self._known.items():
+            if event is not None:
+                event.synchronize()
+                self._known[key] = size, table, None, streams
 
     def _put(
         self, device: torch.device, size: int, values: torch.Tensor, dtype: torch.dtype | None
@@ -117,11 +133,14 @@ class _Arena:
 class Chunk:
     """Results and copies for some descriptions.
 
-    ``waiting``: whoever waits for them. ``bytes``: the size of the tensors that are copied.
+    ``waiting``: whoever waits for them. ``bytes``: the size of the tensors that are copied. ``source``: what is copied,
+    which lives until it is. ``error``: why nothing will come.
     """
 
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []
+        self.source: Any = None
+        self.error: Exception | None = None
         self.bytes = 0
         self._results: dict[tuple[torch.device, torch.dtype, torch.Size], list[torch.Tensor]] = {}
         # Rows that kernels fill in, by the stream on which their memory may be used at once; how many are in use.
@@ -132,7 +151,6 @@ class Chunk:
         self._sent: dict[int, torch.Tensor] = {}
         self._events: list[Any] = []
         self._asks = False
-        self._error: Exception | None = None
 
     # ---- while it is filled
 
@@ -201,7 +219,7 @@ class Chunk:
             for device in self._streams:
                 self._send_from(device, sides)
         except Exception as error:
-            self._error = error
+            self.error = error
 
     def _on_host(self) -> list[list[torch.Tensor]]:
         return [results for (device, _, _), results in self._results.items() if device.type == "cpu"]
@@ -226,6 +244,30 @@ class Chunk:
                 event.record(side)
                 self._events.append(event)
 
+    def copy_all(
+        self, device: torch.device, results: dict[int, torch.Tensor], blocks: Sequence[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], Any, Any]:
+        """Start to copy tensors of ``device`` to the host, behind what its current stream does: results by their keys,
+        and blocks of copies. Where the latter are when the chunk is here; the stream, and the event behind it all (both
+        None where there are none).
+        """
+        stream = self.note_stream(device)
+        with_streams = has_streams(device)
+        self._asks |= not with_streams
+        for key, found in results.items():
+            self._send_one(key, found if with_streams else found.clone(), with_streams)
+        if not with_streams:
+            return [block.clone() for block in blocks], None, None
+        hosts = []
+        for block in blocks:
+            host = host_memory(block.shape, block.dtype, device)
+            host.copy_(block, non_blocking=True)
+            hosts.append(host)
+        event = getattr(torch, device.type).Event()
+        event.record(stream)
+        self._events.append(event)
+        return hosts, stream, event
+
     def _send_one(self, key: int, found: torch.Tensor, with_streams: bool) -> None:
         if with_streams:
             host = host_memory(found.shape, found.dtype, found.device)
@@ -240,10 +282,10 @@ class Chunk:
         try:
             if any(is_capturing(device) for device in self._streams):
                 return False
-            return self._error is not None or (not self._asks and all(event.query() for event in self._events))
+            return self.error is not None or (not self._asks and all(event.query() for event in self._events))
         except Exception as error:
             # An error of an earlier kernel shows here.
-            self._error = error
+            self.error = error
             return True
 
     def receive(self) -> None:
@@ -251,8 +293,8 @@ class Chunk:
         lets go of everything in any case.
         """
         try:
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             if self._asks:
                 for device in self._streams:
                     getattr(getattr(torch, device.type, None), "synchronize", lambda: None)()
@@ -263,7 +305,7 @@ class Chunk:
             for one in self.waiting:
                 one.receive(here)
         finally:
-            self.waiting, self.bytes = [], 0
+            self.waiting, self.source, self.bytes = [], None, 0
             self._results, self._tables, self._sent, self._streams, self._events = {}, {}, {}, {}, []
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from msprobe.capture.tensor_rows import pack
-from msprobe.capture.torch.device_chunks import DeviceTables
+from msprobe.capture.torch.device_chunks import DeviceTables, is_capturing
 from msprobe.capture.torch.digest import is_float8
 from msprobe.capture.torch.statistics_framework import widest
 from msprobe.store import row_format, row_signs
@@ -110,10 +110,18 @@ class Signs:
 
         return self._tables.of(device, "matrix", width, make, widest(device))[:, :count]
 
+    def prepare(self, device: torch.device) -> None:
+        """Make what tensors of any size in a graph need. Waits for it."""
+        self.matrix(device, MOST_MATRIX)
+        self.constants(device)
+        self._tables.settle()
+
     def words(self, device: torch.device, first: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Of so many words of 64 elements from ``first`` on: their hashes, and by how many lanes (an eighth of it) they
-        are shifted.
+        are shifted. While a graph is captured they are computed in it, so no table need be there.
         """
+        if is_capturing(device):
+            return _words_on(device, first, words)
         width = 1 << max((first + words - 1).bit_length(), 12)
         found = self._tables.of(device, "words", width, lambda: torch.from_numpy(_words(width)))
         part = found[:, first : first + words]
@@ -128,6 +136,21 @@ class Signs:
         floats = of(device, "limits", 0, lambda: torch.tensor(limits, dtype=wide, device="cpu"))
         whole = of(device, "bits", 0, lambda: torch.tensor(bits, dtype=torch.int64, device="cpu"))
         return floats[:4, None], floats[4], whole[:64], whole[64:, None]
+
+
+def _words_on(device: torch.device, first: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """See :meth:`Signs.words`: the functions of ``row_signs``, by operations of the device alone."""
+    step, second, third = (number - (1 << 64) for number in row_signs.FACTORS)
+    numbers = torch.arange(first, first + words, dtype=torch.int64, device=device)
+    mixed = (numbers + 1) * step
+    mixed = (mixed ^ _shifted(mixed, 30)) * second
+    mixed = (mixed ^ _shifted(mixed, 27)) * third
+    return mixed ^ _shifted(mixed, 31), _shifted(numbers * step, 61)
+
+
+def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:
+    """The 64 bits of each number, shifted to the right, with zeros in their place."""
+    return (numbers >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _words(count: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -19,7 +19,7 @@ from msprobe import log
 from msprobe.capture.torch import device_rows
 from msprobe.capture.torch.device_chunks import Chunk, SideStreams
 from msprobe.capture.torch.device_errors import is_out_of_memory, reason
-from msprobe.capture.torch.row_kernels import RowKernels
+from msprobe.capture.torch.row_kernels import TYPES, RowKernels
 from msprobe.capture.torch.statistics_framework import Numbers, launch_further, round_to
 from msprobe.guard import attempt
 
@@ -166,6 +166,7 @@ class DeviceStatistics:
         self._sides = SideStreams()
         self._signs = device_rows.Signs()
         self._kernels = RowKernels(self._sides)
+        self._prepared: set[torch.device] = set()
         self._lock = threading.RLock()
 
     @property
@@ -184,16 +185,26 @@ class DeviceStatistics:
 
     # ---- while the step runs; inside statistics_framework.OwnWork ----
 
-    def copy(self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost | None) -> CopiedElements:
+    # ``slots``: inside of a graph that is captured, where its replays put what is measured.
+
+    def copy(
+        self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost | None, slots: Chunk | None = None
+    ) -> CopiedElements:
         """Start to copy plain elements to the host. ``measure``: see :class:`CopiedElements`."""
         with self._lock:
-            found = self._chunk.copy(values)
-            late = CopiedElements(found, found if stored is values else self._chunk.copy(stored), measure)
-            self._chunk.waiting.append(late)
+            chunk = self._chunk if slots is None else slots
+            found = chunk.copy(values)
+            late = CopiedElements(found, found if stored is values else chunk.copy(stored), measure)
+            chunk.waiting.append(late)
         return late
 
     def measure(
-        self, values: torch.Tensor, stored: torch.Tensor, measure: OnHost, add: Callable[[bytes], int] | None
+        self,
+        values: torch.Tensor,
+        stored: torch.Tensor,
+        measure: OnHost,
+        add: Callable[[bytes], int] | None,
+        slots: Chunk | None = None,
     ) -> LateElements:
         """Start to measure a plain tensor of which no values and no digests are wanted: see :meth:`copy`, and
         :class:`ReducedElements` for ``add``.
@@ -202,18 +213,18 @@ class DeviceStatistics:
         if size > MOST_COPIED and values.dtype.is_floating_point and values.dim():
             try:
                 with self._lock:
-                    return self._reduce(values, add)
+                    return self._reduce(values, add, slots)
             except (NotImplementedError, RuntimeError) as error:
                 if is_out_of_memory(error):
                     raise
                 log.debug(f"No reductions of {values.dtype} on {values.device}, so it is copied: {reason(error)}")
-        return self.copy(values, stored, measure)
+        return self.copy(values, stored, measure, slots)
 
-    def _reduce(self, values: torch.Tensor, add: Callable[[bytes], int] | None) -> LateElements:
-        chunk, device = self._chunk, values.device
+    def _reduce(self, values: torch.Tensor, add: Callable[[bytes], int] | None, slots: Chunk | None) -> LateElements:
+        chunk, device = self._chunk if slots is None else slots, values.device
         chunk.note_stream(device)
         late = ReducedElements(values, self._high, add)
-        kernel = self._kernels.of(values)
+        kernel = self._kernels.of(values) if slots is None else self._kernels.proven(values)
         if kernel is not None:
             room, late.row = chunk.row(device, device_rows.NUMBERS)
             kernel(values.contiguous(), room)
@@ -223,6 +234,21 @@ class DeviceStatistics:
             late.further[name] = chunk.place(result)
         chunk.waiting.append(late)
         return late
+
+    def prepare(self, device: torch.device) -> None:
+        """Before the first graph of a device is captured: make and load whatever would be made or loaded inside of it
+        otherwise, which could break the capture. Waits for the device, once.
+        """
+        if device in self._prepared:
+            return
+        self._signs.prepare(device)
+        self._kernels.prove(device)
+        for dtype in TYPES:
+            for count in (MOST_COPIED, device_rows.MOST_MATRIX + 1):
+                values = torch.zeros(count, dtype=dtype, device=device)
+                device_rows.launch(values, self._signs, lambda result: ([result], 0))
+                launch_further(values, self._needs)
+        self._prepared.add(device)
 
     def compare(self, before: torch.Tensor, now: torch.Tensor) -> LateComparison:
         """Start to compare elements of one tensor at two times."""

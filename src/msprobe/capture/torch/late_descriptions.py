@@ -84,8 +84,23 @@ class LateDescriptions:
         self._count += 1
         if self._count >= CHUNK or self._device.bytes_to_copy >= CHUNK_BYTES:
             self._send()
-            while self._sent and (len(self._sent) > MOST_CHUNKS or self._bytes_sent > MOST_BYTES):
-                self._receive_first()
+            self._bound()
+
+    def add_sent(self, chunk: Chunk, size: int, infos: list[LateInfo]) -> None:
+        """Late descriptions that are on their way already, in a chunk of their own, for which ``size`` bytes of tensors
+        are copied. Waits as :meth:`add` does.
+        """
+        with self._lock:
+            if self._count:
+                self._send()
+            self.made += len(infos)
+            self._sent.append(_Sent(chunk, size, infos, [], len(infos)))
+            self._bytes_sent += size
+            self._bound()
+
+    def _bound(self) -> None:
+        while self._sent and (len(self._sent) > MOST_CHUNKS or self._bytes_sent > MOST_BYTES):
+            self._receive_first()
 
     def receive(self) -> None:
         """Fill in the descriptions whose numbers are on the host by now; waits for nothing. Raises what the device

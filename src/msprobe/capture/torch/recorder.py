@@ -133,7 +133,7 @@ class TorchRecorder:
         self.parts = parts = Parts(context)
         parameters = self.modules.parameters
         self._graph = graph = GraphHooks((self.hooks, relayed_gradients.hooks), (parameters, self.relayed_parameters))
-        self._captured = captured = CapturedGraphs(graph)
+        self._captured = captured = CapturedGraphs(graph, session, self.statistics, (self.calls, self.modules))
         self.calls.beginning = captured.look if captured.possible else None
         self._attached = False
         session.keeps_records = dumps
@@ -149,6 +149,8 @@ class TorchRecorder:
         self.regions = CompiledRegions(context, parts, self.module_hooks, graph, parameters, self.stop)
         graph_makers = GraphMakers(self.regions.step_aside, self.regions.come_back)
         parts.last += [self.regions, graph_makers]
+        if captured.possible:
+            parts.last.append(captured)
         if settings.jitter:
             parts.last.append(JitteredKernels())
         leave_to_parents(self)
@@ -327,7 +329,8 @@ class TorchRecorder:
         """The program ends, or (``is_end`` False) another recorder takes over."""
         attempt(self.detach)
         attempt(self.session.close, is_end)
-        for work in (self.bus.end_step, self.bus.end_listening, self._graph.remove, self.statistics.close):
+        of_statistics = self._captured.forget, self.statistics.close
+        for work in (self.bus.end_step, self.bus.end_listening, self._graph.remove, *of_statistics):
             attempt(work)
 
     def leave_to_parent(self) -> None:

@@ -103,6 +103,21 @@ class RowKernels:
                 known = self._known[device] = self._judge(device, known)
             return None if isinstance(known, _Proof) else known
 
+    def proven(self, values: torch.Tensor) -> Kernel | None:
+        """The same inside of a graph that is captured, where nothing begins. None for Triton: it may compile a kernel
+        at any launch, and that would break the capture.
+        """
+        device = values.device
+        known = self._known.get(device)
+        is_usable = values.dtype in TYPES and device.type not in _TRITON and not isinstance(known, _Proof)
+        return known if is_usable else None  # type: ignore[return-value]
+
+    def prove(self, device: torch.device) -> None:
+        """Find the kernel of a device now, and wait for its proof."""
+        with self._lock:
+            known = self._known[device] if device in self._known else self._begin(device)
+            self._known[device] = self._judge(device, known) if isinstance(known, _Proof) else known
+
     def _begin(self, device: torch.device) -> _Proof | None:
         try:
             kernel = find(device)

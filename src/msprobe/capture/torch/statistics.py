@@ -26,15 +26,18 @@ from msprobe.capture.torch.device_statistics import (
     LateElements,
     Measurement,
 )
+from msprobe.capture.torch.graph_slots import GraphSlots
 from msprobe.capture.torch.late_descriptions import LateDescriptions
 from msprobe.capture.torch.remembered import KnownElements, Memory, Remembered
 from msprobe.capture.torch.row_descriptions import RowDescriptions
 from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import (
+    IN_GRAPH,
     Content,
     Envelope,
     LateInfo,
     MeasuredInfo,
+    SlotInfo,
     TensorInfo,
     TensorNumbers,
     digest_key,
@@ -112,6 +115,8 @@ class TensorStatistics:
         self._reads = 0
         self.late = LateDescriptions(self._device, self._content_of, self._absent)
         self._memory = Memory(MEMO_LIMIT)
+        # Where replays of the graph that is captured now put what is measured; None: in graphs nothing is measured.
+        self.slots: GraphSlots | None = None
         self._prefixes: dict[Any, bytes] = {}
         self.native_memo: Any = None
         of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
@@ -172,15 +177,16 @@ class TensorStatistics:
     def _describe_otherwise(self, tensor: torch.Tensor, remember: bool) -> TensorInfo:
         """Tensors that the native memo does not take: unusual ones, or all where there is none."""
         try:
-            if _is_captured(tensor):
-                return self._describe_unusual(tensor, why_not_read="inside of a graph that the program captures")
+            memory = self._memory_of(tensor)
+            if memory is None:
+                return self._describe_unusual(tensor, why_not_read=IN_GRAPH)
             if type(tensor) not in ORDINARY:
                 return self._describe_unusual(tensor, is_wrapper=True)
             storage = address_of_storage(tensor)
             dtype, shape, stride = tensor.dtype, tensor.shape, tensor.stride()
             address, requires_grad, negated = digest.address_of(tensor), tensor.requires_grad, tensor.is_neg()
-            known = self._memory.of(storage, tensor._version, tensor)
-            unwritten = self._describe_unwritten(tensor, known) if self._memory.is_unwritten(known) else None
+            known = memory.of(storage, tensor._version, tensor)
+            unwritten = self._describe_unwritten(tensor, known) if memory.is_unwritten(known) else None
             if unwritten is not None:
                 return unwritten
             # A conjugate view has the same place and sizes as what it is the conjugate of.
@@ -195,12 +201,22 @@ class TensorStatistics:
                 return info
             info = self._describe_unusual(tensor, share)
             if remember and not (not may_be_passing(tensor) and remembered.is_shared(tensor)):
-                self._memory.keep(storage, known, tensor)
+                memory.keep(storage, known, tensor)
                 known.views[view] = info
             return info
         except Exception:
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
+
+    def _memory_of(self, tensor: torch.Tensor) -> Memory | None:
+        """Where what is known of a tensor is remembered; None inside of a graph in which nothing is measured."""
+        if not _is_captured(tensor):
+            return self._memory
+        slots = self.slots
+        return None if slots is None else slots.memory
+
+    def _memories(self) -> list[Memory]:
+        return [self._memory] if self.slots is None else [self._memory, self.slots.memory]
 
     def _share_of(self, tensor: torch.Tensor, known: Remembered) -> KnownElements | None:
         """What is known of the elements of a plain tensor, by ``known``, what is of its storage; None where nothing may
@@ -227,10 +243,13 @@ class TensorStatistics:
             storage, version = address_of_storage(values), values._version
         except Exception:
             return None
-        known = self._memory.of(storage, version, values)
+        memory = self._memory_of(values)
+        if memory is None:
+            return None
+        known = memory.of(storage, version, values)
         share = self._share_of(values, known)
         if share is not None and (may_be_passing(values) or not remembered.is_shared(values)):
-            self._memory.keep(storage, known, values)
+            memory.keep(storage, known, values)
         return share
 
     def _look_again(self, tensor: torch.Tensor, known: Remembered, block: Any, pattern: tuple[int, ...]) -> None:
@@ -249,6 +268,12 @@ class TensorStatistics:
         if unwritten is None or not unwritten.holds(tensor) or not fits(tensor):
             return None
         with OwnWork():
+            found = unwrap(tensor)
+            beginning = self._prefix(found.type_name, found.dtype, found.shape)
+            behind = keys([*found.behind, ("unset", True)])
+            info = unset(Envelope(beginning, found.requires_grad, keys(found.before), behind), self._absent())
+            if _is_captured(tensor):
+                return info
             now = unwritten.bytes_of(tensor)
             if unwritten.seen is None:
                 unwritten.seen = now  # it has memory since
@@ -259,10 +284,7 @@ class TensorStatistics:
                 # Written by code that torch does not count.
                 known.unwritten = None
                 return None
-            found = unwrap(tensor)
-        beginning = self._prefix(found.type_name, found.dtype, found.shape)
-        behind = keys([*found.behind, ("unset", True)])
-        return unset(Envelope(beginning, found.requires_grad, keys(found.before), behind), self._absent())
+        return info
 
     def is_late(self, values: torch.Tensor) -> bool:
         """Whether what is said of a tensor comes later."""
@@ -323,18 +345,21 @@ class TensorStatistics:
         self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: KnownElements
     ) -> TensorInfo:
         known = share.rows
+        slots = self.slots if _is_captured(values) else None
         elements: LateElements | None = None if known is None else known.get(share.place)
         if elements is None:
             has_row = self._row_descriptions.has_row(found, values)
             # It keeps no tensor alive.
-            measure = functools.partial(self._measure, found.dtype, has_row, KnownElements({}, None))
+            measure = functools.partial(self._measure_alone, found.dtype, has_row)
             if self._saves or found.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
-                elements = self._device.copy(values, stored, measure)
+                elements = self._device.copy(values, stored, measure, slots)
             else:
                 rows = self.rows if has_row else None
-                elements = self._device.measure(values, stored, measure, None if rows is None else rows.add)
+                elements = self._device.measure(values, stored, measure, None if rows is None else rows.add, slots)
             if known is not None:
                 known[share.place] = elements
+        if slots is not None:
+            return SlotInfo(frame, self._absent().middle, elements)
         if elements.known is not None and share.written is None:
             return self._measured(frame, elements.known)
         return self.late.add(LateInfo(frame, self._absent().middle, elements, share.written))
@@ -368,6 +393,9 @@ class TensorStatistics:
             digest.xor_value(stored, raw) if self._xor else b"",
             problem,
         )
+
+    def _measure_alone(self, dtype: str, has_row: bool, values: torch.Tensor, stored: torch.Tensor) -> Measurement:
+        return self._measure(dtype, has_row, KnownElements({}, None), values, stored)
 
     def _measured(self, frame: Envelope, known: Measurement) -> TensorInfo:
         behind = row_key(known.row) if known.problem is None else keys([("unsupported", known.problem)])
@@ -425,8 +453,12 @@ class TensorStatistics:
             return  # no memory of its own, so nothing is remembered
         if self.native_memo is not None:
             self.native_memo.forget(storage)
+        if write is not None and _is_captured(tensor):
+            write = None  # which elements these are is asked of the device
         with OwnWork():
             left = self._memory.forget(storage, tensor, write)
+            if self.slots is not None:
+                left = self.slots.memory.forget(storage, tensor) or left
         if left and self.native_memo is not None:
             self.native_memo.distrust(tensor, False)
 
@@ -434,7 +466,8 @@ class TensorStatistics:
         """Forget every tensor: code that torch does not know ran, and may have written anywhere."""
         if self.native_memo is not None:
             self.native_memo.forget_all()
-        self._memory.forget_all()
+        for memory in self._memories():
+            memory.forget_all()
 
     def distrust(self, tensor: torch.Tensor, for_good: bool = True, written: bool = True) -> None:
         """Remember nothing of the memory of ``tensor``: as long as it lives, or until torch counts a write to it.
@@ -444,7 +477,8 @@ class TensorStatistics:
             tensor = inside_of(tensor)
             if self.native_memo is not None:
                 self.native_memo.distrust(tensor, for_good)
-            self._memory.distrust(tensor, for_good, written)
+            for memory in self._memories():
+                memory.distrust(tensor, for_good, written)
         except Exception:
             return  # no memory of its own, so nothing is remembered
 
@@ -457,16 +491,22 @@ class TensorStatistics:
         try:
             if self.native_memo is not None:
                 self.native_memo.distrust(tensor, False)
-            # Tensors of tracers look like others and have no memory; some bytes of it are copied.
-            if later or (is_plain(tensor) and not _is_captured(tensor)):
+            memory = self._memory_of(tensor)
+            # Tensors of tracers look like others and have no memory; some bytes of it are copied, but not in a graph.
+            if memory is not None and (later or is_plain(tensor)):
                 with OwnWork():
-                    self._memory.leave_unwritten(tensor, written, later)
+                    memory.leave_unwritten(tensor, written, later or memory is not self._memory)
         except Exception:
             return  # no memory of its own, so nothing is remembered
 
     def has_late(self) -> bool:
         """True if a description is ``late``."""
         return self.late.known < self.late.made
+
+    def prepare_for_graphs(self, device: torch.device) -> None:
+        """Before a graph is captured: see :meth:`DeviceStatistics.prepare`. Waits, the first time."""
+        with OwnWork():
+            self._device.prepare(device)
 
     def flush(self) -> None:
         """Fill in every description that is ``late``: waits for the device.

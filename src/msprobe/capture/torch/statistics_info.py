@@ -12,6 +12,8 @@ from msprobe.statistics_table import Numbers
 
 REQUIRES_GRAD = b'"requires_grad":true'
 REQUIRES_NO_GRAD = b'"requires_grad":false'
+# Why a tensor is not read.
+IN_GRAPH = "inside of a graph that the program captures"
 
 
 class _PlainInfo:
@@ -230,6 +232,26 @@ class LateInfo(TensorInfo):
             named.fill(self)
             named.late = False
         self._named.clear()
+
+
+class SlotInfo(TensorInfo):
+    """A description of a tensor in a graph that is captured: each replay brings numbers of its own. ``elements``: in
+    which slots of the graph these will be.
+    """
+
+    __slots__ = ("_frame", "_middle", "elements")
+
+    def __init__(self, frame: Envelope, middle: bytes, elements: Any) -> None:
+        behind = frame.behind + keys([("unsupported", IN_GRAPH)])
+        text, cut = frame._replace(behind=behind).text(Content(middle, b"", b"", None))
+        super().__init__(text, cut, None)
+        self._frame = frame
+        self._middle = middle
+        self.elements = elements
+
+    def of_replay(self, elements: Any) -> LateInfo:
+        """The description for one replay. ``elements``: what its numbers will be made of."""
+        return LateInfo(self._frame, self._middle, elements)
 
 
 def unset(frame: Envelope, absent: Content) -> TensorInfo:
