@@ -134,7 +134,9 @@ def _online_mistakes(
     return found
 
 
-def _graph_mistakes(common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource) -> list[Mistake]:
+def _graph_mistakes(
+    common: Section[CommonFields], section: Section[FilterFields], source: ConfigSource
+) -> list[Mistake]:
     """Inside of a graph that is captured there are statistics of what runs forward, and no values."""
     fields, values = common.fields, section.fields
     if fields.graphs != "record" or common.broken & {"task", "level", "graphs"}:
