@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name, inside, is_inside
@@ -36,7 +37,7 @@ def test_the_name_of_a_file_stays_as_it_is(name: str) -> None:
     assert file_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["con", "CON.pt", "nul", "Aux.x.bin", "com1", "LPT9.txt", "prn .x"])
+@for_each("name", ["con", "CON.pt", "nul", "Aux.x.bin", "com1", "LPT9.txt", "prn .x"])
 def test_names_of_devices_are_changed(name: str) -> None:
     assert file_name(name) != name
     assert file_name(name).startswith("_")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tables import for_each
 
 torch = pytest.importorskip("torch")
 
@@ -214,7 +215,7 @@ def nothing_loaded(engine: Engine, trainer: Any) -> None:
     engine.layer(f"{LAYER}.input_layernorm").fill_(1.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "code", "path"),
     [
         (transpose, "weights-transposed", "self_attn.o_proj"),
