@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe import distribution
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from coded_texts import raising
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe import paths
 from msprobe.errors import PathError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from native_and_python import use_python
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe import statistics_table
 from msprobe.capture import native

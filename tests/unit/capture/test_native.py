@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_text import in_one_line, written
 from native_and_python import python_only
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText

@@ -14,7 +14,7 @@ import pytest
 from option_inputs import make_inputs
 from option_rows import TABLES
 from option_walker import Walker
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.cli import commands, main
 from msprobe.cli.spellings import LETTERS

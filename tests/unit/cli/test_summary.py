@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.cli import main, summary
 from msprobe.messages import said

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 from unit.view.pages import pair
 
 from msprobe import cli

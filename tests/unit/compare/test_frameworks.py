@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from coded_texts import raising
 from hand_made import TOY, call, tensor, write_part
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.compare.frameworks import crosses, dtype_family, framework_of
 from msprobe.compare.problems import InvalidArgumentError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.compare.colours import NONE, RED, YELLOW
 from msprobe.compare.comparison import Comparison, compare_parts

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coded_texts import mentions, raising
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.array_files import compare_array_files

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import raising
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.merge_results import (

@@ -8,7 +8,7 @@ import pytest
 from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.config.jsonc import MAX_DEPTH, DuplicateKey, JsonSyntaxError, Position, parse
 from msprobe.errors import InvalidInputError

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.config.scope_patterns import (
     API_PREFIXES,

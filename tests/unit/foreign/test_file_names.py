@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name, inside, is_inside

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from coded_texts import mentions, pieces_of, raising
 from command_line import call
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe import GradComparator
 from msprobe.errors import InvalidInputError, MsprobeError, PathError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions, raising
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.monitor.alerts.needs import unmeasured, unnoted

@@ -11,7 +11,7 @@ import pytest
 from coded_texts import mentions, raising
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import for_each
+from row_by_row import for_each
 from unit.monitor.runs import STARTED, begun, run_of
 
 from msprobe.errors import InvalidInputError, PathError

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.perturb.framework import Limits
 from msprobe.perturb.thresholds import MEAN_LIMIT, equal_ratio, floor_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 from benchmarked import details, rows, run, summary, uniform
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.perturb import bench
 from msprobe.perturb.torch import kernels, running

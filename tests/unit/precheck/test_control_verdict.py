@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from coded_texts import pieces_of
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.messages import arguments_of
 from msprobe.precheck.columns import DETAILS_HEADER

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import executor_of

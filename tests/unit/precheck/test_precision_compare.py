@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.precision_compare import Compared, compare_row, coverage_of, judged, lines

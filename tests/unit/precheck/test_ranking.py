@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from coded_texts import mentions
 from command_line import call
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.messages import ENTRIES, said
 from msprobe.precheck.columns import DETAILS_HEADER

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import call
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.cli.parser import seconds
 from msprobe.precheck.check import CheckRequest, run_check

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import executor_of

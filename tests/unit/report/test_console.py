@@ -7,7 +7,7 @@ import pytest
 from coded_texts import mentions
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import for_each
+from row_by_row import for_each
 from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict

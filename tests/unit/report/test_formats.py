@@ -10,7 +10,7 @@ import command_line
 import pytest
 from coded_texts import mentions
 from hand_made import call, tensor, write_part
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.diagnose.check import CheckResult
 from msprobe.diagnose.findings import Verdict

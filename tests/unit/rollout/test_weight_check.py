@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tables import for_each
+from row_by_row import for_each
 
 torch = pytest.importorskip("torch")
 

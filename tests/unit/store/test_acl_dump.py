@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
 from coded_texts import mentions
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import said

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from coded_texts import pieces_of
-from tables import for_each
+from row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.step_on import StepOn

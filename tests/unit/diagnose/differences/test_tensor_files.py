@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from growth import most_bytes_in
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
 from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of

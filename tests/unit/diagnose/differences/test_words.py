@@ -9,7 +9,7 @@ import pytest
 from hand_made import write_part
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import for_each
+from row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import Comparer, Difference

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hand_made import tensor, write_part
-from tables import for_each
+from row_by_row import for_each
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.differences.records import Comparer
