@@ -109,7 +109,7 @@ cpu-times: $(STAMP)
 	@$(RUN) tests/cpu_times.py
 
 test-slow: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "slow and not compat and not gpu and not browser and not bugs"
 
 # Trainers of other packages, the real ones: importing them takes longer than training.
 test-trainers: $(STAMP)
