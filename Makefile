@@ -110,7 +110,7 @@ cpu-times: $(STAMP)
 	@$(RUN) tests/cpu_times.py
 
 test-slow: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests -m "slow and not compat and not gpu and not browser and not bugs"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) -m "slow and not compat and not gpu and not browser and not bugs"
 
 # What the judge takes for usual of healthy devices, measured again on this machine (half an hour).
 test-kernels: $(STAMP)
@@ -158,18 +158,19 @@ BUGS ?= some
 test-bugs: $(STAMP)
 	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 $(MEASURED) tests/bugs/test_gate.py
 
-# Left out of the tests without the extension, as they run the same code there: what reads the source, where steps begin
-# and end in a script (test_programs runs whole scripts without it), what is imported.
+# Of these: statistics, values, rows, and what stands around each call, which are C where it was built. Other tests of the
+# recorder run the same code there, have both in one process (`use_python`), or are of C alone.
 CAPTURE := tests/unit/capture/torch
-SAME_WITHOUT := --ignore=$(CAPTURE)/test_private.py --ignore=$(CAPTURE)/test_runscript.py \
-  --deselect=$(CAPTURE)/test_compiled.py::test_a_compiler_that_is_imported_while_recording \
-  --deselect=$(CAPTURE)/test_grad_modes.py::test_msprobe_can_be_imported_without_gradients_and_with_another_device
+WITHOUT := tests/unit/capture/test_records.py tests/unit/capture/test_tensor_rows.py $(patsubst %,$(CAPTURE)/test_%.py,\
+  calls custom direct_calls function_calls functions letting_go letting_go_in_a_step overflow recorder_faults saving \
+  statistics_late statistics_unusual tensor_values threads transparent user_warnings)
+# And of test_innocence, which stands beside them: these architectures; of options those that choose what is computed.
+INNOCENT := (gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix) and (not test_options or xor or precision)
 
 # What the recorder does where no C compiler was: the Python path of all that the extension does.
 test-without-extension: $(STAMP)
-	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) $(MEASURED) -m "not slow and not gpu" tests/unit/capture $(SAME_WITHOUT)
-	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" tests/integration/test_innocence.py \
-	  -k "(gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix)"
+	MSPROBE_NATIVE=0 OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) $(MEASURED) -m "not slow and not gpu" \
+	  tests/integration/test_innocence.py $(WITHOUT) -k "not test_innocence or ($(INNOCENT))"
 
 # The C extension under the sanitizers for addresses and undefined behaviour, what it keeps, and the tests without it.
 test-native: $(STAMP) test-without-extension

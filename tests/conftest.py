@@ -39,8 +39,11 @@ if "TMPDIR" not in os.environ and (place := _room_in_memory()):
     os.environ["TMPDIR"] = str(place)
     tempfile.tempdir = None
 
-# Timings never decide a test, nor does chance: each run draws the same examples. `make fuzz` looks for others.
-settings.register_profile("same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+# Timings never decide a test, nor does chance: each run draws the same few examples. `make fuzz-properties` draws many
+# others, as it does each night.
+settings.register_profile(
+    "same", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=40
+)
 settings.register_profile("others", settings.get_profile("same"), derandomize=False, max_examples=1000)
 settings.load_profile(os.environ.get("MSPROBE_EXAMPLES", "same"))
 

@@ -90,14 +90,15 @@ COMMANDS = {
 }
 
 
-#: Each starts the workers of run_ut, as they do; that there is one place for it is a test below.
-LIKE_RUN_UT = ("run_ut of ranks", "multi_run_ut", "run_overflow_check")
+#: Each starts workers as one of the others does; that there is one place for it is a test below.
+LIKE_ANOTHER = ("run_ut of ranks", "multi_run_ut", "run_overflow_check", "op_generate --minimize")
+LIKE_ANOTHER += ("check --jobs", "config_check --jobs", "monitor to-tensorboard")
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(words, marks=[pytest.mark.slow] * (name in LIKE_RUN_UT), id=name)
+        pytest.param(words, marks=[pytest.mark.slow] * (name in LIKE_ANOTHER), id=name)
         for name, words in COMMANDS.items()
     ],
 )

@@ -5,6 +5,7 @@ Into FOLDER: `dcp` (weights, optimizer, a number), and `whole.pt`, the same weig
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from pathlib import Path
@@ -17,7 +18,10 @@ from torch.distributed.fsdp import fully_shard
 
 
 def main(folder: Path) -> None:
-    dist.init_process_group("gloo")
+    faulthandler.enable()
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=int(os.environ["RANK"]), world_size=2
+    )
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.LayerNorm(7), torch.nn.Linear(7, 3))
     mesh = dist.device_mesh.init_device_mesh("cpu", (2,))

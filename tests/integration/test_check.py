@@ -168,7 +168,7 @@ PLANTED = {
 
 
 #: Some of them for every run of the tests.
-OFTEN = ("F04", "F17", "B02C", "B07")
+OFTEN = ("F17", "B02C")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in PLANTED])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from command_line import call
@@ -17,13 +16,17 @@ HERE = Path(__file__).resolve().parent
 
 
 def test_shards_of_two_ranks_are_the_whole_model_and_its_moments(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0"]
-    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", str(HERE / "checkpoint_ranks.py"), str(tmp_path)]
     # As in all tests of ranks: over the loopback, whatever the machine's name leads to. A rank that a signal ends says
-    # where it was, and all of that is shown: the launcher's own summary stands at the end.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONFAULTHANDLER": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
-    assert done.returncode == 0, done.stderr[-20_000:]
+    # where it was.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "WORLD_SIZE": "2"}
+    script = str(HERE / "checkpoint_ranks.py")
+    forked.end_of_all(
+        [
+            forked.start(script, str(tmp_path), cwd=tmp_path, env={**environment, "RANK": str(rank)})
+            for rank in range(2)
+        ],
+        200,
+    )
     assert len(list((tmp_path / "dcp").glob("*.distcp"))) == 2
     found = compare_checkpoints(CheckpointRequest(str(tmp_path / "dcp"), str(tmp_path / "whole.pt")))
     assert found.first.iteration == found.second.iteration == 2

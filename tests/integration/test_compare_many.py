@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from command_line import call
 from torch import nn
 from unit.diagnose.training import Plan, train
 
@@ -97,7 +98,7 @@ def test_an_error_of_one_rank_is_one_line(ranks: tuple[Path, Path], tmp_path: Pa
         compare_runs(broken, ranks[1], jobs=2)
     assert (type(many.value), many.value.message) == (type(serial.value), serial.value.message)
     # The command goes on with the ranks that can be read.
-    done = msprobe(broken, ranks[1], "--jobs", "2")
+    done = call("compare", broken, ranks[1], "--jobs", "2")
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.startswith(f"AGREE{said('share-read')}: ")
     assert said("cannot-be-read", "candidate: step 0, rank 2", "") in " ".join(done.stdout.split())
@@ -118,7 +119,7 @@ def test_ranks_of_the_sheet(ranks: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_options_may_stand_between_the_dumps(ranks: tuple[Path, Path], tmp_path: Path) -> None:
-    done = msprobe(ranks[0], "--html", ranks[1], "-o", tmp_path / "out")
+    done = call("compare", ranks[0], "--html", ranks[1], "-o", tmp_path / "out")
     assert done.returncode == 1, done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["verdict.html", "verdict.json"]
 
@@ -156,16 +157,16 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_no_more_than_a_healthy_run_differs_by_agrees(trainings: dict[str, Path]) -> None:
-    alone = msprobe(trainings["near"], trainings["reference"])
+    alone = call("compare", trainings["near"], trainings["reference"])
     assert not alone.stdout.startswith("AGREE"), "without the healthy run it does not"
     assert alone.returncode == 1
-    with_noise = msprobe(trainings["near"], trainings["reference"], "--noise", trainings["healthy"])
+    with_noise = call("compare", trainings["near"], trainings["reference"], "--noise", trainings["healthy"])
     assert with_noise.returncode == 0, with_noise.stdout
     assert with_noise.stdout.startswith("AGREE")
 
 
 def test_more_than_that_does_not(trainings: dict[str, Path]) -> None:
-    done = msprobe(trainings["far"], trainings["reference"], "--noise", trainings["healthy"])
+    done = call("compare", trainings["far"], trainings["reference"], "--noise", trainings["healthy"])
     assert done.returncode == 1
     assert done.stdout.startswith("DIVERGED at step 0")
 
@@ -197,19 +198,13 @@ def test_a_noise_dump_that_is_none(trainings: dict[str, Path], tmp_path: Path, n
     if noise.endswith("later"):
         train(tmp_path / "later", Plan(first_step=7))
     path = noise.format(folder=tmp_path, reference=trainings["reference"])
-    done = msprobe(trainings["near"], trainings["reference"], "--noise", path, "-o", tmp_path / "out")
+    done = call("compare", trainings["near"], trainings["reference"], "--noise", path, "-o", tmp_path / "out")
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert told in line
     assert path in line
     assert not (tmp_path / "out").exists()
-
-
-def msprobe(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "msprobe", "compare", *map(str, words)], capture_output=True, text=True, timeout=120
-    )
 
 
 @pytest.mark.skipif(NO_RAY, reason="ray has no wheel for this Python or is not installed")

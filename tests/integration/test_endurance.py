@@ -130,7 +130,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 # These do part of what mix does.
-PART_OF_MIX = ("L1", "structure")
+PART_OF_MIX = ("L0", "L1", "structure", "a list", "a scope")
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from distributed_ranks import launch
@@ -94,9 +93,11 @@ def test_under_the_trainer_of_hugging_face_steps_are_those_of_its_optimizer(tmp_
     for way, given in (("with", str(config)), ("without", "")):
         folder = tmp_path / way
         folder.mkdir()
-        command = [sys.executable, "-c", TRAINER, str(folder), given, json.dumps([str(Path(__file__).parent)])]
+        (folder / "train.py").write_text(TRAINER)
+        words = ("train.py", str(folder), given, json.dumps([str(Path(__file__).parent)]))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=590, cwd=folder)
+        ended = forked.run(*words, cwd=folder, env=environment, timeout=590)
+        assert ended.returncode == 0, ended.stderr[-3000:]
         told.append(json.loads((folder / "told.json").read_text()))
     assert told[0] == told[1]
     rank = tmp_path / "probe" / "rank0"

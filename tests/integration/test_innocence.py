@@ -16,11 +16,18 @@ import pytest
 import zoo
 from innocence_observation import differences
 from innocence_run import Nobody, Recorder, Setting, run, run_bare_twice, without_known_once
+from row_by_row import in_turn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SINGLE = [pytest.param(name, marks=[pytest.mark.slow] * a.slow) for name, a in zoo.load_all().items() if a.ranks == 1]
-LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
+# What L0 and L1 put into a training, mix does at once.
+LEVELS = in_turn(
+    (name for name, architecture in zoo.load_all().items() if architecture.ranks == 1),
+    [Setting("L0"), Setting("L1"), Setting("L2")],
+    always=Setting("mix"),
+    slow=[name for name, architecture in zoo.load_all().items() if architecture.slow],
+)
 
 # Other tasks and options, each on the architectures most likely to notice.
 CHOSEN = [
@@ -50,8 +57,8 @@ OTHER_SETTINGS = [
     Setting("mix", "overflow_check", {"overflow_nums": -1}),
     Setting("debug", "statistics"),
 ]
-# These record by the same code as one of the above, of part of the calls or with another number in the end: by default
-# on every third architecture, each on another third.
+# By default each of the above on every second architecture. These record by the same code as one of them, of part of
+# the calls or with another number in the end: on every third, each on another third.
 LIKE_THOSE = [
     Setting("L1", "tensor"),
     Setting("L2", "tensor"),
@@ -79,7 +86,11 @@ OPTIONS = [
 ]
 
 OTHERS = [
-    *((name, setting) for name in CHOSEN for setting in OTHER_SETTINGS),
+    *(
+        pytest.param(name, setting, marks=[pytest.mark.slow] * ((i + j) % 2))
+        for i, name in enumerate(CHOSEN)
+        for j, setting in enumerate(OTHER_SETTINGS)
+    ),
     *(
         pytest.param(name, setting, marks=[pytest.mark.slow] * ((i + j) % 3 != 2))
         for i, name in enumerate(CHOSEN)
@@ -117,8 +128,7 @@ def test_bare_runs_are_reproducible(name: str) -> None:
             assert value == [], f"{name}: {path}: {value}"
 
 
-@pytest.mark.parametrize("setting", LEVELS, ids=str)
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize(("name", "setting"), LEVELS, ids=str)
 def test_recording_changes_nothing(name: str, setting: Setting, tmp_path: Path) -> None:
     entries = check(name, setting, tmp_path)
     assert sorted(entries) == ["step0", "step1", "step2"]

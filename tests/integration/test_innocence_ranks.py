@@ -12,19 +12,21 @@ from innocence_benchmark import SETTINGS, table
 from innocence_observation import Observation, differences
 from innocence_ranks import WORLD_SIZE, Job, Outcome, run_jobs
 from innocence_run import Setting, without_known_once
+from row_by_row import in_turn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run
 
 NAMES = [name for name, a in zoo.load_all().items() if a.ranks == WORLD_SIZE]
-LEVELS = [Setting("L0"), Setting("L1"), Setting("mix"), Setting("L2")]
+MIX = Setting("mix")
+LEVELS = [Setting("L0"), Setting("L1"), Setting("L2")]
 OTHERS = [Setting("mix", "tensor"), Setting("mix", "statistics", {"summary_mode": "md5"})]
 # The schedules of torch's pipelines differ in the order of the same calls: other tasks are tried with one of them.
 LEVELS_ONLY = {"pipeline_gpipe", "pipeline_interleaved_1f1b", "pipeline_zero_bubble"}
 # Other tasks record of these nothing that they do not record of another one.
 LIKE_ANOTHER = {"ddp_communication_hook", "fsdp2_mixed_precision", "pipeline_1f1b"}
 RECORDED = [
-    *(pytest.param(Job(name, setting)) for name in NAMES for setting in LEVELS),
+    *(pytest.param(Job(*row.values), marks=row.marks) for row in in_turn(NAMES, LEVELS, always=MIX)),
     *(
         pytest.param(Job(name, setting), marks=[pytest.mark.slow] * (name in LIKE_ANOTHER))
         for name in NAMES
@@ -36,7 +38,7 @@ RECORDED = [
 # something else before.
 HEALTHY = ["fsdp1_flat_parameters", "fsdp2_mixed_precision", "pipeline_gpipe", "pipeline_interleaved_1f1b"]
 TWIN = Setting("mix", top={"async_dump": False})
-HEARD = [Job(name, LEVELS[2], listens=True) for name in ("fsdp2", "ddp")]
+HEARD = [Job(name, MIX, listens=True) for name in ("fsdp2", "ddp")]
 PERTURBED = [
     Job(name, Setting("L1", "free_benchmark", SETTINGS[kind]))
     for name in ("fsdp2", "ddp")
@@ -52,7 +54,7 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     asked = [item.callspec.params for item in request.session.items if item.path == request.path]  # type: ignore[attr-defined]
     recorded = [params[kind] for kind in ("job", "heard", "perturbed") for params in asked if kind in params]
     twins = [params["healthy"] for params in asked if "healthy" in params]
-    recorded += [job for name in twins for job in (Job(name, LEVELS[2]), Job(name, TWIN)) if job not in recorded]
+    recorded += [job for name in twins for job in (Job(name, MIX), Job(name, TWIN)) if job not in recorded]
     bare = {job.name: Job(job.name, None) for job in recorded}
     bare |= {params["name"]: Job(params["name"], None) for params in asked if "name" in params}
     return run_jobs([*bare.values(), *recorded], tmp_path_factory.mktemp("ranks"))
@@ -84,7 +86,7 @@ def test_recording_ranks_changes_nothing(job: Job, outcomes: dict[Job, list[Outc
 
 @pytest.mark.parametrize("healthy", HEALTHY)
 def test_two_healthy_trainings_of_ranks_agree(healthy: str, outcomes: dict[Job, list[Outcome]]) -> None:
-    one, other = (outcomes[Job(healthy, setting)][0].dump for setting in (LEVELS[2], TWIN))
+    one, other = (outcomes[Job(healthy, setting)][0].dump for setting in (MIX, TWIN))
     verdict = compare_runs(one, other)
     assert verdict.status == "agree", [str(finding)[:300] for finding in verdict.findings]
     assert check_run(one).findings == ()

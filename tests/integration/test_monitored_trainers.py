@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from msprobe.monitor import files
@@ -108,14 +107,7 @@ def test_steps_and_micro_steps_of_a_trainer(
     config = tmp_path / "monitor.json"
     config.write_text(json.dumps({**CONFIG, "squash_name": False}))
     (tmp_path / "train.py").write_text(program)
-    run = subprocess.run(
-        [sys.executable, "train.py", str(config)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    run = forked.run("train.py", str(config), cwd=tmp_path, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]
     (folder,) = files.find_runs(tmp_path / "monitor")
     text = {path.name: path.read_text() for path in Path(folder.path).glob("*.csv")}

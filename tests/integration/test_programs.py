@@ -46,8 +46,8 @@ def of_program(name: str, *more: object, marks: Any = ()) -> Any:
 
 
 def in_turn(name: str, turn: int) -> Any:
-    """One of two tests of a program always runs, the one beside it with the slow ones."""
-    return () if zlib.crc32(name.encode()) // len(OTHER_SETTINGS) % 2 == turn else pytest.mark.slow
+    """Every fourth program always runs in one of two tests, every fourth in the other; all in both are slow ones."""
+    return () if zlib.crc32(name.encode()) // len(OTHER_SETTINGS) % 4 == turn else pytest.mark.slow
 
 
 @dataclass(frozen=True)

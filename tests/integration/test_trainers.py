@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from coded_texts import mentions
 from torch_dumps import Dump
@@ -26,21 +27,22 @@ HERE = Path(__file__).parent
 pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
 
 
+def _really_run(*words: str, cwd: Path, env: dict[str, str], timeout: float) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
+
+
 class Ended:
     """What a program left: what it told by the name of the training and the rank, its warnings, and its dumps."""
 
     def __init__(self, folder: Path, script: str, *words: str, ranks: int = 1, lead: tuple[str, ...] = ()) -> None:
         self.folder, self.ranks = folder, ranks
-        command = [sys.executable, "-m", "msprobe", "run", "--level", "mix", "--dump-path", str(folder / "launcher")]
+        command = ["-m", "msprobe", "run", "--level", "mix", "--dump-path", str(folder / "launcher")]
+        command += ["--", *lead, str(HERE / script), words[0], str(folder), *words[1:]]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
-        ended = subprocess.run(
-            [*command, "--", *lead, str(HERE / script), words[0], str(folder), *words[1:]],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=590,
-        )
+        # What starts further processes is a real one.
+        run = forked.run if ranks == 1 and not lead else _really_run
+        ended = run(*command, cwd=folder, env=environment, timeout=590)
         assert ended.returncode == 0, ended.stderr[-4000:]
         self.trained = {}
         for rank in range(ranks):
@@ -181,9 +183,8 @@ def in_lockstep(folder: Path, script: str, ways: Sequence[str], bugs: Sequence[s
     (folder / "config.json").write_text(json.dumps(config))
 
     def msprobe(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "msprobe", *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=290)
+        return forked.run("-m", "msprobe", *words, cwd=folder, env=environment, timeout=290)
 
     training = (str(HERE / script), *ways)
     recorded = msprobe("run", "--config", "config.json", "--", *training)

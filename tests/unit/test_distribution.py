@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from row_by_row import for_each
 
 from msprobe import distribution
 
@@ -61,7 +62,7 @@ def test_no_text_installs_the_foreign_package_of_the_index() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "pip install msprobe",

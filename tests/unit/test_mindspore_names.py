@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from row_by_row import for_each
 
 import msprobe.mindspore
 from msprobe.errors import NotAvailableError
@@ -24,7 +25,7 @@ def test_comparing_needs_no_mindspore() -> None:
 
 
 @pytest.mark.skipif(HAS_MINDSPORE, reason="MindSpore is installed")
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["PrecisionDebugger", "TrainerMon", "seed_all", "MsprobeStep", "MsprobeInitStep", "save", "save_grad", "step"],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from coded_texts import raising
+from row_by_row import for_each
 
 from msprobe import paths
 from msprobe.errors import PathError
@@ -257,8 +258,8 @@ def test_a_file_without_read_permission_is_refused(tmp_path: Path) -> None:
         paths.check_readable_file(tmp_path / "c.json", ".json")
 
 
-@pytest.mark.parametrize("check", [paths.check_readable_file, paths.check_output_folder])
-@pytest.mark.parametrize(
+@for_each("check", [paths.check_readable_file, paths.check_output_folder])
+@for_each(
     ("path", "sentence"),
     [
         ("", "is empty"),

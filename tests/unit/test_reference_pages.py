@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from reference_pages import FOLDER, PAGES
+from row_by_row import for_each
 
 from msprobe.config.settings import FreeBenchmark, GradientProbe, Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each("name", PAGES)
 def test_a_page_that_is_made_from_the_code_is_current(name: str) -> None:
     written = (FOLDER / name).read_text(encoding="utf-8")
     assert written == PAGES[name](), "run `python tests/reference_pages.py`"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from native_and_python import use_python
+from row_by_row import for_each
 
 from msprobe import statistics_table
 from msprobe.capture import native
@@ -94,7 +95,7 @@ def test_every_way_of_recording_computes_the_numbers_of_every_statistic(
 
 
 @pytest.mark.skipif(not native.built, reason="the C extension is not built")
-@pytest.mark.parametrize("dtype", TYPES)
+@for_each("dtype", TYPES)
 def test_what_c_writes_of_the_usual_statistics_is_what_the_table_makes_of_its_numbers(dtype: str) -> None:
     assert TensorStatistics().is_native()
     for name, values in VALUES.items():

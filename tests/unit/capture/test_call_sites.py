@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.capture.call_sites import Form, called_as_builtin, form_of_call, made_by_operator
 
@@ -56,7 +57,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Form | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_each("name", CALLS)
 def test_the_form_of_a_call(name: str) -> None:
     call, expected = CALLS[name]
     assert call() == expected
@@ -191,12 +192,12 @@ BY_CALL: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", BY_OPERATOR)
+@for_each("name", BY_OPERATOR)
 def test_an_operator_is_recognised(name: str) -> None:
     assert BY_OPERATOR[name]() is True
 
 
-@pytest.mark.parametrize("name", BY_CALL)
+@for_each("name", BY_CALL)
 def test_a_method_call_is_no_operator(name: str) -> None:
     assert BY_CALL[name]() is False
 

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_text import in_one_line, written
 from native_and_python import python_only
+from row_by_row import for_each
 
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText
@@ -326,8 +327,8 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 SIZES = [1, 2, 15, 16, 17, 31, 32, 33, 100, 255, 511, 512, 513, 2047, 2049, 5000]
 
 
-@pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("size", SIZES)
+@for_each("kind", FLOATS)
+@for_each("size", SIZES)
 def test_floats_have_the_statistics_of_numpy(kernels: str, kind: str, size: int) -> None:
     dtype, relative = FLOATS[kind]
     rng = np.random.default_rng(size)
@@ -345,8 +346,8 @@ def test_floats_have_the_statistics_of_numpy(kernels: str, kind: str, size: int)
     assert answer == 0
 
 
-@pytest.mark.parametrize("kind", INTS)
-@pytest.mark.parametrize("size", SIZES)
+@for_each("kind", INTS)
+@for_each("size", SIZES)
 def test_integers_have_exact_extremes_and_float64_means(kernels: str, kind: str, size: int) -> None:
     bounds = np.iinfo(kind)
     array = np.random.default_rng(size).integers(bounds.min, bounds.max, size, dtype=kind, endpoint=True)
@@ -385,7 +386,7 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 def test_bfloat16_is_read_as_float32_and_answered_in_its_own_precision(kernels: str, size: int) -> None:
     bits = bfloat16(np.random.default_rng(size).standard_normal(size))
     exact = from_bfloat16(bits).astype(np.float64)
@@ -412,7 +413,7 @@ def test_every_float16_is_read_right(kernels: str) -> None:
         assert measure(np.full(3, bits, np.uint16), "float16")[0]["Max"] == float(value), "one at a time"
 
 
-@pytest.mark.parametrize("mantissa", [11, 8], ids=["float16", "bfloat16"])
+@for_each("mantissa", [11, 8])
 def test_half_means_round_to_nearest_even(kernels: str, mantissa: int) -> None:
     step = 2.0 ** -(mantissa - 1)
     array = np.array([1.0, 1.0 + step], np.float32)
@@ -423,8 +424,8 @@ def test_half_means_round_to_nearest_even(kernels: str, mantissa: int) -> None:
     assert measure(bits, "float16" if mantissa == 11 else "bfloat16")[0]["Mean"] == 1.0 + 2 * step, "up to even"
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("place", [0, 1, 16, 39, 40])
+@for_each("kind", ["float16", "float32", "float64"])
+@for_each("place", [0, 1, 16, 39, 40])
 def test_one_nan_makes_all_four_nan_wherever_it_is(kernels: str, kind: str, place: int) -> None:
     array = np.ones(41, kind)
     array[place] = np.nan
@@ -435,8 +436,8 @@ def test_one_nan_makes_all_four_nan_wherever_it_is(kernels: str, kind: str, plac
     assert answer == native.HAS_NAN | native.HAS_INF
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("size", [3, 40, 3000])
+@for_each("kind", ["float16", "float32", "float64"])
+@for_each("size", [3, 40, 3000])
 def test_infinities_follow_ieee(kernels: str, kind: str, size: int) -> None:
     array = np.ones(size, kind)
     array[1] = np.inf
@@ -466,8 +467,8 @@ def test_a_norm_overflows_only_where_its_type_does(kernels: str) -> None:
     assert tiny["Norm"] == float(np.float32(float(np.float32(1e-40)) * 10))
 
 
-@pytest.mark.parametrize("value", [1e300, 1e-300, 1.7e308, 5e-324, 1e154, 1e-160])
-@pytest.mark.parametrize("size", [1, 4, 100])
+@for_each("value", [1e300, 1e-300, 1.7e308, 5e-324, 1e154, 1e-160])
+@for_each("size", [1, 4, 100])
 def test_float64_squares_neither_overflow_nor_vanish(kernels: str, value: float, size: int) -> None:
     found, counts, answer = measure(np.full(size, value))
     assert (found["Max"], counts, answer) == (value, {}, 0)
@@ -500,7 +501,7 @@ def test_bool_is_any_and_all_without_mean_and_norm(kernels: str) -> None:
             assert counts.get("zero", 0) == values.count(False) * repeat
 
 
-@pytest.mark.parametrize("kind", ["complex64", "complex128"])
+@for_each("kind", ["complex64", "complex128"])
 def test_complex_statistics_are_those_of_the_magnitude(kernels: str, kind: str) -> None:
     found, counts, _ = measure(np.array([3 + 4j, 0, -1j, 6 - 8j], kind))
     assert found == {"Max": 10.0, "Min": 0.0, "Mean": 4.0, "Norm": None}
@@ -564,7 +565,7 @@ def test_strided_elements_have_the_statistics_of_their_copy(view, kind: str) -> 
         assert found[key] == expected[key] or found[key] == pytest.approx(expected[key], rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize("row", [1, 3, 100, 3000])
+@for_each("row", [1, 3, 100, 3000])
 def test_large_strided_blocks_are_read_whole(kernels: str, row: int) -> None:
     block = np.random.default_rng(2).standard_normal((70, row + 5)).astype(np.float32)
     part = block[:, :row]

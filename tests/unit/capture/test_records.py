@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.capture.native import encode
 from msprobe.capture.records import DEPTH_LIMIT, PLAIN, Describer, describe_array
@@ -361,7 +362,7 @@ def test_any_nesting_is_written_and_read_back(value: Any) -> None:
 # ---------------------------------------------------------------- numpy
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("array", "statistics"),
     [
         (np.array([[1, 2], [3, 4]], np.int32), (4, 1, 2.5, math.sqrt(30))),
@@ -374,7 +375,6 @@ def test_any_nesting_is_written_and_read_back(value: Any) -> None:
         (np.array([]), (None,) * 4),
         (np.array(3.5), (3.5,) * 4),
     ],
-    ids=lambda value: str(getattr(value, "dtype", "")),
 )
 def test_arrays_have_exact_statistics(array: Any, statistics: tuple[Any, ...]) -> None:
     found = describe_array(array)

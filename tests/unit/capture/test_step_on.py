@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.capture.step_on import StepOn
 from msprobe.errors import InvalidInputError
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kind", "name"),
     [
         ("backward", "backward", ""),
@@ -24,9 +25,7 @@ def test_a_rule_is_read_and_written(text: str, kind: str, name: str) -> None:
     assert (found.kind, found.name, str(found)) == (kind, name, text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "step", "backward:", "optimizer", "optimizer:", "call:", "call:0", "call:a.", "call:a b"]
-)
+@for_each("text", ["", "step", "backward:", "optimizer", "optimizer:", "call:", "call:0", "call:a.", "call:a b"])
 def test_anything_else_is_an_error_that_lists_what_is_possible(text: str) -> None:
     with pytest.raises(InvalidInputError, match="backward, optimizer:NAME or call:FUNCTION"):
         StepOn.parse(text)

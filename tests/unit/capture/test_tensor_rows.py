@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 torch = pytest.importorskip("torch")
 
@@ -266,7 +267,7 @@ def test_rare_tensors_have_rows_of_the_numbers_they_stand_for(
     assert_is(read(data, tmp_path)[0], right, size, kind)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         lambda: torch.eye(3).to_sparse(),
@@ -274,9 +275,8 @@ def test_rare_tensors_have_rows_of_the_numbers_they_stand_for(
         lambda: torch.empty(0, 4),
         lambda: torch.eye(3).to_sparse_csr(),
     ],
-    ids=["sparse", "meta", "empty", "csr"],
 )
-@pytest.mark.parametrize("mode", ["statistics", "md5", "xxh3"])
+@for_each("mode", ["statistics", "md5", "xxh3"])
 def test_what_has_no_elements_in_order_has_no_row(make: Callable[[], torch.Tensor], mode: Any) -> None:
     statistics = TensorStatistics(mode)
     assert statistics.rows is not None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.cli import commands, family_help, main, parse_shell, top_help, top_parser
 from msprobe.cli.command import Command
@@ -38,20 +39,20 @@ def lacking(texts: Iterator[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(place, text) for place, text in chinese if not _CHINESE.search(text) and " " in text]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_every_text_of_the_help_of_a_command_has_both_languages(name: str) -> None:
     parser = commands.parser_of(COMMANDS[name])
     assert lacking(texts_of(parser)) == []
     assert all(text for _, text in texts_of(parser)), "an option without help"
 
 
-@pytest.mark.parametrize("one", COMMANDS.values(), ids=lambda one: one.name)
+@for_each("one", COMMANDS.values())
 def test_every_text_of_a_declaration_has_both_languages(one: Command) -> None:
     fields = ("purpose", "reads", "writes", "clean", "found", "could_not", "sentence", "statuses")
     assert lacking((field, getattr(one, field)) for field in fields) == []
 
 
-@pytest.mark.parametrize("name", parse_shell.COMMANDS)
+@for_each("name", parse_shell.COMMANDS)
 def test_every_text_of_a_command_of_the_shell_has_both_languages(name: str) -> None:
     purpose, configure, _ = parse_shell.COMMANDS[name]
     parser = Parser(prog=f"parse {name}", description=purpose)

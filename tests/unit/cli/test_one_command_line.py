@@ -14,6 +14,7 @@ import pytest
 from option_inputs import make_inputs
 from option_rows import TABLES
 from option_walker import Walker
+from row_by_row import for_each
 
 from msprobe.cli import commands, main
 from msprobe.cli.spellings import LETTERS
@@ -73,7 +74,7 @@ def _options(name: str) -> Iterator[argparse.Action]:
     return (action for action in commands.parser_of(COMMANDS[name])._actions if action.option_strings)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_each_option_has_a_name_of_two_dashes_and_hyphens_and_letters_mean_one_thing(name: str) -> None:
     for action in _options(name):
         names = set(action.option_strings)
@@ -109,7 +110,7 @@ def test_an_option_that_commands_have_in_common_is_declared_in_one_place(
     assert COMMON & parser._option_string_actions.keys() == found.keys(), "a spelling that is no declaration"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_the_help_shows_each_option_under_its_name_of_today_and_what_the_statuses_say(name: str) -> None:
     parser, shown = commands.parser_of(COMMANDS[name]), commands.parser_of(COMMANDS[name]).format_help()
     assert {"--json", "--quiet", "--debug", "--limit", "--follow-links"} <= parser._option_string_actions.keys()
@@ -258,7 +259,7 @@ def test_one_run_too_few_or_too_many_is_wrong_usage(walker: Walker, line: str) -
 # ---------------------------------------------------------------- words
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each("name", COMMANDS)
 def test_the_help_has_words_of_the_field(name: str) -> None:
     unwanted = r"\b(guilty|accus\w+|victim\w*|tells?|told|astray|they part|(goes|went) in|left behind)\b"
     assert not re.findall(unwanted, commands.parser_of(COMMANDS[name]).format_help())
@@ -269,7 +270,7 @@ def test_the_help_has_words_of_the_field(name: str) -> None:
 JOBS = [name for name, one in COMMANDS.items() if "--jobs" in commands.parser_of(one)._option_string_actions]
 
 
-@pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if one.writes])
+@for_each("name", [name for name, one in COMMANDS.items() if one.writes])
 def test_each_command_that_writes_takes_the_place_from_one_option(name: str) -> None:
     found = commands.parser_of(COMMANDS[name])._option_string_actions
     assert found["-o"] is found["--output"], name

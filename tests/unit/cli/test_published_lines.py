@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.cli import commands
 
@@ -53,7 +54,7 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "line", "understood"), LINES)
+@for_each(("name", "line", "understood"), LINES)
 def test_a_published_command_line_is_understood(name: str, line: str, understood: dict[str, Any]) -> None:
     found = vars(commands.parser_of(commands.COMMANDS[name]).parse(line.split(), intermixed=True))
     assert {key: found[key] for key in understood} == understood

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.cli import main, run
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "own", "script"),
     [
         ("--config c.json -- train.py --lr 3", "--config c.json", "train.py --lr 3"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.cli import main, summary
 from msprobe.messages import said
@@ -47,7 +48,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kind"),
     [
         ("Functional.linear.0.forward", "forward"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions, raising
+from row_by_row import for_each
 from unit.view.pages import pair
 
 from msprobe import cli
@@ -149,7 +150,7 @@ def test_one_file_needs_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert cli.main(["view", str(pair(tmp_path)[0]), "--html", str(tmp_path / "page.html")]) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "local"),
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.8.8.8", True), ("0.0.0.0", False), ("a.b", False)],
 )

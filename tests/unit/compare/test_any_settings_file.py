@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.compare.compare_file import load_compare_file
 from msprobe.compare.mapping_files import (
@@ -92,10 +93,8 @@ def test_any_bytes_are_read_or_refused(data: st.DataObject, reader: str, content
     _is_answered(reader, content, data.draw(st.sampled_from(READERS[reader][1])))
 
 
-@pytest.mark.parametrize("reader", sorted(READERS))
-@pytest.mark.parametrize(
-    "text", ["&a [*a]", "&a {x: *a}", "[" * 500, '{"a": ' * 500, "\0", "{1: 2, [a]: b}", "- - - -"]
-)
+@for_each("reader", sorted(READERS))
+@for_each("text", ["&a [*a]", "&a {x: *a}", "[" * 500, '{"a": ' * 500, "\0", "{1: 2, [a]: b}", "- - - -"])
 def test_files_that_nobody_means_are_refused_or_read(reader: str, text: str) -> None:
     for ending in READERS[reader][1]:
         _is_answered(reader, text.encode(), ending)

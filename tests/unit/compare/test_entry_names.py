@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.compare.entry_names import EntryName, operation, plain_path, read_name, writes_in_place
 
 WORD = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "expected"),
     [
         ("Functional.linear.3.forward", ("api", "Functional.linear", 3, "forward", "", "Functional")),
@@ -64,7 +65,7 @@ def test_any_text_is_a_name(text: str) -> None:
     assert read_name(text).stem in text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "plain"),
     [
         ("blocks.0.fc", "blocks.0.fc"),
@@ -82,7 +83,7 @@ def test_wrappers_are_taken_out_of_paths(path: str, plain: str) -> None:
     assert plain_path(path) == plain
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stems", "word"),
     [
         (("Tensor.__add__", "Tensor.__radd__", "Tensor.__iadd__", "Torch.add", "Tensor.add_", "Aten.add"), "add"),
@@ -110,7 +111,7 @@ def test_calls_that_write(stem: str) -> None:
     assert writes_in_place(stem)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "stem",
     [
         "Tensor.mul",

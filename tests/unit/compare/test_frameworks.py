@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from coded_texts import raising
 from hand_made import TOY, call, tensor, write_part
+from row_by_row import for_each
 
 from msprobe.compare.frameworks import crosses, dtype_family, framework_of
 from msprobe.compare.problems import InvalidArgumentError
@@ -53,6 +54,6 @@ def test_element_types_have_a_family(words: str, family: str) -> None:
     assert {dtype_family(word) for word in words.split()} == {family}
 
 
-@pytest.mark.parametrize("word", ["<class 'int'>", "torch.Size", "slice", "None", "interval", "String"])
+@for_each("word", ["<class 'int'>", "torch.Size", "slice", "None", "interval", "String"])
 def test_what_is_no_element_type_stays_itself(word: str) -> None:
     assert dtype_family(word) == word

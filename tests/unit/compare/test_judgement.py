@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.compare.colours import NONE, RED, YELLOW
 from msprobe.compare.comparison import Comparison, compare_parts
@@ -160,7 +161,7 @@ def measures(cosine: float | str, error: float | str) -> TensorMeasures:
     return TensorMeasures(cosine, 0.0, error, 0.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "word"),
     [
         (measures(1.0, 0.0), "Yes"),
@@ -181,7 +182,7 @@ def test_accuracy(found: TensorMeasures, word: str) -> None:
     assert accuracy(found) == word
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ours", "theirs", "matched", "word"),
     [
         ("ab", "ab", True, "pass"),

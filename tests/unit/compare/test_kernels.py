@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coded_texts import mentions, raising
+from row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.array_files import compare_array_files
@@ -146,7 +147,7 @@ def side(*values: float | None, dtype: str = "Float32", shape: str = "(3,4)") ->
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ours", "theirs", "accuracy", "relative"),
     [
         (side(1, 1, 1, 1), side(1, 1, 1, 1), "Yes", "0.0%"),

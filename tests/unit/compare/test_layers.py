@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.compare.layers import called_function, pair_entries
 from msprobe.compare.mapping_files import LayerMapping, load_layer_mapping
@@ -137,7 +138,7 @@ def test_pipeline_stages_count_their_layers_from_the_first() -> None:
 TORCH = "/env/torch"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("frames", "expected"),
     [
         ([("/proj/net.py", "forward")], None),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from row_by_row import for_each
 
 from msprobe.compare.measures_tensor import _PIECE, TensorMeasures, measure_tensors
 
@@ -44,7 +45,7 @@ def test_measures_are_the_formulas(n: Any, b: Any) -> None:
             assert value == pytest.approx(exact, rel=1e-9, abs=1e-6 if value is found.cosine else 1e-11)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.float16, np.complex64])
+@for_each("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.float16, np.complex64])
 def test_pieces_do_not_show(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     n = (rng.standard_normal(2 * _PIECE + 17) * 50 + 100).astype(dtype)
@@ -125,7 +126,7 @@ def test_sums_that_overflow_are_no_nan() -> None:
     assert found.cosine == "Nan"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("n", "b", "wanted"),
     [
         (np.zeros(3), np.zeros(3), 1.0),

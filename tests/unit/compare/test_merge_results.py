@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import raising
+from row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.merge_results import (
@@ -132,7 +133,7 @@ def test_of_two_results_of_a_rank_the_newer_is_taken(tmp_path: Path, capsys: pyt
     assert "rank0 has several results" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("api", "wanted"),
     [
         ("Torch", True),

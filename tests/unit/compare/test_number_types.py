@@ -5,19 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from row_by_row import for_each
 
 from msprobe.compare.number_types import epsilon_of, type_at_its_end
 
 SOURCE = Path(__file__).parents[3] / "src" / "msprobe"
 
 
-@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("form", ["torch.{}", "{}"])
+@for_each("name", ["float16", "float32", "float64"])
+@for_each("form", ["torch.{}", "{}"])
 def test_types_that_numpy_has_divide_as_numpy_says(name: str, form: str) -> None:
     assert epsilon_of(form.format(name)) == epsilon_of(form.format(name).title()) == np.finfo(name).eps
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "expected"),
     [
         ("torch.bfloat16", 2.0**-7),
@@ -40,7 +41,7 @@ def test_the_ends_of_types_are_known(dtype: str) -> None:
     assert type_at_its_end(limits.min) == type_at_its_end(limits.max) == dtype
 
 
-@pytest.mark.parametrize("value", [-1e9, 0.0, float("inf"), float("nan"), 65504, None, "float16"])
+@for_each("value", [-1e9, 0.0, float("inf"), float("nan"), 65504, None, "float16"])
 def test_other_values_are_no_ends(value: object) -> None:
     assert type_at_its_end(value) is None
 

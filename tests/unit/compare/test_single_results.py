@@ -11,6 +11,7 @@ from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from row_by_row import for_each
 
 from msprobe.compare.single_results import ArrayPlace, compare_arrays, saved_arrays
 from msprobe.core import SingleComparator
@@ -112,7 +113,7 @@ def test_bad_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "second", "equal", "at", "errors", "within"),
     [
         ([1.0, 2.0], [1.0, 2.0], 100, None, (0, 0), (100, 100)),

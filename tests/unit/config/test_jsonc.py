@@ -8,6 +8,7 @@ import pytest
 from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.config.jsonc import MAX_DEPTH, DuplicateKey, JsonSyntaxError, Position, parse
 from msprobe.errors import InvalidInputError
@@ -126,7 +127,7 @@ def test_of_a_key_that_stands_twice_the_last_counts_and_both_places_are_told():
     assert document.positions[("a", "new")] == Position(3, 8)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "line", "column", "told"),
     [
         ("", 1, 1, "the end of the file"),

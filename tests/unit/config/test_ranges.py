@@ -5,13 +5,14 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, RangeError, expand, parse_element, parse_ranges
 
 SMALL = st.integers(0, 60)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("elements", "numbers"),
     [
         (None, ()),
@@ -29,7 +30,7 @@ def test_lists_of_numbers_and_ranges_expand_sorted_and_without_repetition(elemen
     assert parse_ranges(elements) == numbers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("elements", "reason"),
     [
         ("0", "must be a list, not a text"),

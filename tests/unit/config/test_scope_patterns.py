@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.config.scope_patterns import (
     API_PREFIXES,
@@ -11,13 +12,13 @@ from msprobe.config.scope_patterns import (
 )
 
 
-@pytest.mark.parametrize("prefix", API_PREFIXES)
-@pytest.mark.parametrize("direction", ["forward", "backward"])
+@for_each("prefix", API_PREFIXES)
+@for_each("direction", ["forward", "backward"])
 def test_entries_of_every_prefix_of_the_tool_are_api_entries(prefix, direction):
     assert entry_kind(f"{prefix}.some_name.12.{direction}") == "api"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "kind"),
     [
         ("Functional.relu.0.forward", "api"),
@@ -59,7 +60,7 @@ def test_each_level_has_its_kinds_of_entries():
     assert scope_kinds("mix") == scope_kinds("L2") == ("api", "module")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("item", "name", "matches"),
     [
         ("relu", "Functional.relu.0.forward", True),

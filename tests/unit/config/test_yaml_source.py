@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.config.yaml_source import parse_yaml, read_yaml
 from msprobe.errors import InvalidInputError, PathError
@@ -46,7 +47,7 @@ def test_a_key_that_stands_twice_is_told_and_the_last_counts() -> None:
     assert ("a", "x") not in document.positions
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "told"),
     [
         ("a: [", "m.yaml:2:1: broken YAML"),

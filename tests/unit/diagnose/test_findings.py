@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.diagnose.findings import KINDS, Finding, FindingKind, Status, Verdict, plain
 from msprobe.messages import explained
@@ -37,7 +38,7 @@ def test_the_form_of_a_verdict() -> None:
     assert found["findings"][0]["stack"] == ["f"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "expected"),
     [
         (math.nan, "NaN"),

@@ -4,13 +4,12 @@ import io
 import sys
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.foreign.console import harmless, say, show_traceback
 
 
-@pytest.mark.parametrize(
-    "text", ["\x1b[31m", "\x07", "\x9b", "\u202e", "\u2028", "\x00", "\x7f", "\r", "\u2066", "\ufeff"]
-)
+@for_each("text", ["\x1b[31m", "\x07", "\x9b", "\u202e", "\u2028", "\x00", "\x7f", "\r", "\u2066", "\ufeff"])
 def test_what_drives_a_terminal_is_replaced(text: str) -> None:
     assert not any(letter in harmless(f"a{text}b") for letter in text if not letter.isalnum() and letter != "[")
     assert harmless(f"a{text}b")[::1].endswith("b")

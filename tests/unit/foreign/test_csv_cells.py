@@ -3,7 +3,7 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.foreign.csv_cells import plain_text, safe_text, writer
 from msprobe.messages import in_language, said
@@ -12,13 +12,13 @@ _RUN = ["=1", "+cmd", "-x", "@sum", "＝1", "＋1", "－1", "＠a", " =1", "\xa0
 _PLAIN = ["Torch.add", "-1", "+1.5e-3", "-inf", "nan", "", " ", "[1, 2]", "(-inf, 0]", "N/A", "50%", "1e-5", "'a"]
 
 
-@pytest.mark.parametrize("text", _RUN)
+@for_each("text", _RUN)
 def test_what_a_spreadsheet_runs_is_a_text(text: str) -> None:
     assert safe_text(text) == f"'{text}"
     assert plain_text(safe_text(text)) == text
 
 
-@pytest.mark.parametrize("text", _PLAIN)
+@for_each("text", _PLAIN)
 def test_names_and_numbers_stay(text: str) -> None:
     assert safe_text(text) == text
     assert plain_text(text) == text

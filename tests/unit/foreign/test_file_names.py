@@ -9,6 +9,7 @@ import pytest
 from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name, inside, is_inside
@@ -37,7 +38,7 @@ def test_the_name_of_a_file_stays_as_it_is(name: str) -> None:
     assert file_name(name) == name
 
 
-@pytest.mark.parametrize("name", ["con", "CON.pt", "nul", "Aux.x.bin", "com1", "LPT9.txt", "prn .x"])
+@for_each("name", ["con", "CON.pt", "nul", "Aux.x.bin", "com1", "LPT9.txt", "prn .x"])
 def test_names_of_devices_are_changed(name: str) -> None:
     assert file_name(name) != name
     assert file_name(name).startswith("_")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "text"),
     [
         ("torch.dtype", "torch.float16"),
@@ -25,10 +25,8 @@ def test_words_of_frameworks_are_known(kind: str, text: object) -> None:
     assert is_known_constant(kind, text)
 
 
-@pytest.mark.parametrize("kind", ["torch.dtype", "torch.layout", "torch.memory_format", "mindspore.dtype"])
-@pytest.mark.parametrize(
-    "text", ["torch.load", "torch.set_num_threads", "os.float16", "", None, 7, ["float16"], "x" * 99]
-)
+@for_each("kind", ["torch.dtype", "torch.layout", "torch.memory_format", "mindspore.dtype"])
+@for_each("text", ["torch.load", "torch.set_num_threads", "os.float16", "", None, 7, ["float16"], "x" * 99])
 def test_other_texts_are_not(kind: str, text: object) -> None:
     assert not is_known_constant(kind, text)
 

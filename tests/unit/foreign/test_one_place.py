@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from row_by_row import for_each
 
 import msprobe
 
@@ -112,7 +113,7 @@ def test_there_is_one_place(rule: str, calls: list[tuple[str, ast.Call]]) -> Non
     assert sorted({place for place, _ in found}) == sorted(allowed), "a place that is allowed is not needed"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "rule", "is_meant"),
     [
         ("print(x)", "printing", True),

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.foreign.globs import Glob
 from msprobe.foreign.patterns import PatternError, compile_pattern
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         r"(a+)+$",
@@ -37,7 +38,7 @@ def test_a_match_that_may_take_too_long_is_refused(text: str) -> None:
         pattern.search("a" * 5000 + "!")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "new", "found"),
     [
         (r"module\.(.*)", "module.layers.0.weight", r"\1", "layers.0.weight"),
@@ -56,7 +57,7 @@ def test_patterns_of_names_work_as_in_re(text: str, name: str, new: str, found: 
     assert pattern.sub(new, name, count=1) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "text", "is_match"),
     [
         ("*", "", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.foreign.stored_archive import content_of, stored_entries
 
@@ -31,7 +31,7 @@ def test_entries_have_their_contents_and_checksums() -> None:
     assert {name: entry.crc for name, entry in found.items()} == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "data",
     [b"", b"PK", _archive({}), _archive(CONTENTS, zipfile.ZIP_DEFLATED), _archive(CONTENTS, comment=b"more"),
      _archive(CONTENTS) + b"behind", b"before" + _archive(CONTENTS), _archive({"\u00e4": b"1"})],

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.yaml_text import YamlError, load, load_all
@@ -24,7 +25,7 @@ def test_values_are_read_as_the_safe_loader_reads_them(value: object) -> None:
     assert load(text, "x.yaml") == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "base: &b {a: 1, c: 2}\nx:\n  <<: *b\n  c: 3\n",
@@ -51,7 +52,7 @@ def test_documents_are_read_one_by_one() -> None:
         load("a: 1\n---\nb: 2\n", "x")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "a: !!python/object/apply:os.system [x]",

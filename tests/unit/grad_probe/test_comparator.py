@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from coded_texts import mentions, pieces_of, raising
 from command_line import call
+from row_by_row import for_each
 
 from msprobe import GradComparator
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
@@ -86,7 +87,7 @@ def test_of_one_step_the_parameter_nearest_to_the_loss_comes_first(tmp_path: Pat
     assert [problem.parameter for problem in found.problems] == ["layers.1", "layers.0", "embedding"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "expected"),
     [
         ([0.96], ["first step"]),

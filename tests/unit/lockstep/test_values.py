@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import torch
+from row_by_row import for_each
 
 from msprobe.lockstep.torch.values import TorchValues
 
@@ -14,7 +14,7 @@ VALUES = TorchValues()
 LOWEST = torch.finfo(torch.float32).min
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "recorded", "same"),
     [
         ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], True),

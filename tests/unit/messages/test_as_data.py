@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
+from row_by_row import for_each
 
 from msprobe.messages import Wording, both, code_of, in_language, joined, said
 from msprobe.messages.as_data import packed, unpacked
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "a plain text",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from message_snapshots import SNAPSHOTS, snapshot
+from row_by_row import for_each
 
 import msprobe
 from msprobe.diagnose.check import CHECKS
@@ -41,7 +42,7 @@ def test_no_code_and_no_name_is_there_twice() -> None:
     assert [each.name for each in (*_ALL, *_PIECES) if not _NAME.fullmatch(each.name)] == []
 
 
-@pytest.mark.parametrize("entry", ENTRIES.values(), ids=lambda entry: entry.name)
+@for_each("entry", ENTRIES.values())
 def test_the_chinese_text_has_values_of_the_english_one_and_writes_numbers_alike(entry) -> None:
     taken, given = values_of(entry.chinese), values_of(entry.english)
     if "{mesh" in entry.english.replace("{{", "").replace("}}", ""):

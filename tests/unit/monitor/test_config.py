@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from coded_texts import mentions, raising
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.monitor.alerts.needs import unmeasured, unnoted
@@ -64,7 +65,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kind", "said"), WRONG, ids=lambda one: str(one)[:40])
+@for_each(("text", "kind", "said"), WRONG)
 def test_what_is_wrong_is_told(text: dict[str, Any], kind: type[Exception], said: str) -> None:
     # The words behind the field's name, which stands in quotes.
     with pytest.raises(kind, match=re.sub(r"^(\S+) ", r'field "\1": ', said)) as raised:
@@ -193,7 +194,7 @@ def test_what_older_configurations_say_of_targets_is_not_told(capfd: pytest.Capt
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "config", "said"),
     [
         ("LossSpike", {}, None),

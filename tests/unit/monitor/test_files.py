@@ -11,6 +11,7 @@ import pytest
 from coded_texts import mentions, raising
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 from unit.monitor.runs import STARTED, begun, run_of
 
 from msprobe.errors import InvalidInputError, PathError
@@ -26,7 +27,7 @@ def test_a_folder_name_is_read_as_it_was_written(seconds: float, rank: int, mark
     assert files.stamp_of(stamp) == (local.tm_mon, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["", "Nov24_00-37-06-rank0-7bd1702", "Nov24_00-37-06-rank-7bd17023", "Okt24_00-37-06-rank0-7bd17023", "a\n", "٣"],
 )
@@ -38,7 +39,7 @@ def test_a_folder_of_8_1_1_is_known() -> None:
     assert files.parse_folder_name("Nov24_00-37-06-rank0-7bd17023") == ("Nov24_00-37-06", 0, "7bd17023")
 
 
-@pytest.mark.parametrize("text", ["xx", "Feb30_00-00-00", "Nov24_24-00-00", None, 3, "Nov24_00-37-06-rank0-7bd17023"])
+@for_each("text", ["xx", "Feb30_00-00-00", "Nov24_24-00-00", None, 3, "Nov24_00-37-06-rank0-7bd17023"])
 def test_a_bad_timestamp_is_named(text: object) -> None:
     with raising(InvalidInputError, "timestamp-wrong", where="timestamp") as problem:
         files.stamp_of(text)

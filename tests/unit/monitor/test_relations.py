@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ STEPS, TENSORS = 60, 10
 Fault = Callable[[int, dict[str, Any]], None]
 
 
+@functools.cache
 def run(noise: int, fault: Fault | None = None, growth: float = 1e-7) -> list[Sketch]:
     """Unreduced and reduced gradients, and weights in front of and behind a step, of a training that wanders alike in
     all runs; ``growth``: how much rounding grows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from msprobe.monitor.diff import diff
 from msprobe.monitor.locate import first_bad_step
 from msprobe.monitor.measurements import Row, StepMetrics
 from msprobe.monitor.sinks.csv import CsvSink
-from msprobe.monitor.sketch import FILE_NAME, MOST_BYTES, Sketcher, SketchSink, read_sketches
+from msprobe.monitor.sketch import FILE_NAME, MOST_BYTES, Sketch, Sketcher, SketchSink, read_sketches
 
 STEPS = 120
 
@@ -135,6 +136,13 @@ def training(noise: int, fault: Fault | None = None, growth: float = 1e-7) -> li
     return made
 
 
+@functools.cache
+def sketches(noise: int, fault: Fault | None = None, growth: float = 1e-7) -> list[Sketch]:
+    """Those of all steps of a training."""
+    sketcher = Sketcher()
+    return [sketcher.sketch(step) for step in training(noise, fault, growth)]
+
+
 def spike(step: int, values: dict[str, Any]) -> None:
     if step == 70:
         values["gradients"][3] *= 5
@@ -177,10 +185,7 @@ def lost(step: int, values: dict[str, Any]) -> None:
     ],
 )
 def test_the_first_bad_step_is_named_exactly(fault: Fault, said: str, certain: bool) -> None:
-    first, second = Sketcher(), Sketcher()
-    found = first_bad_step(
-        [first.sketch(step) for step in training(1)], [second.sketch(step) for step in training(2, fault)]
-    )
+    found = first_bad_step(sketches(1), sketches(2, fault))
     assert found is not None
     assert found.step == 70
     assert any(said in reason for reason in map(str, found.what))
@@ -191,8 +196,7 @@ def test_what_begins_below_the_noise_is_named_a_few_steps_late() -> None:
     def creeps(step: int, values: dict[str, Any]) -> None:
         values["gradients"][3] *= 1 + 1e-3 * max(0, step - 59)
 
-    made = [(Sketcher(), training(1, growth=1e-6)), (Sketcher(), training(2, creeps, growth=1e-6))]
-    found = first_bad_step(*[[maker.sketch(step) for step in steps] for maker, steps in made])
+    found = first_bad_step(sketches(1, growth=1e-6), sketches(2, creeps, growth=1e-6))
     assert found is not None
     assert 60 <= found.step <= 63
     assert "grad_reduced w3" in found.what[0]
@@ -201,11 +205,7 @@ def test_what_begins_below_the_noise_is_named_a_few_steps_late() -> None:
 @pytest.mark.parametrize("noise", range(2, 12))
 @pytest.mark.parametrize("growth", [1e-8, 1e-7, 3e-6])
 def test_noise_that_grows_is_no_fault(noise: int, growth: float) -> None:
-    sketches = [
-        [maker.sketch(step) for step in training(seed, growth=growth)]
-        for maker, seed in ((Sketcher(), 1), (Sketcher(), noise))
-    ]
-    assert first_bad_step(*sketches) is None
+    assert first_bad_step(sketches(1, growth=growth), sketches(noise, growth=growth)) is None
 
 
 def test_the_command_names_the_step(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from row_by_row import for_each
 
 from msprobe.perturb.framework import Limits
 from msprobe.perturb.thresholds import MEAN_LIMIT, equal_ratio, floor_of
@@ -34,8 +35,8 @@ def test_bit_noise_flips_the_lowest_bit_and_leaves_zero(dtype: torch.dtype, chan
     assert own.tolist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("scale", [1, 4])
+@for_each("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@for_each("scale", [1, 4])
 def test_noise_moves_every_element_by_units_in_its_last_place(dtype: torch.dtype, scale: int) -> None:
     own = torch.linspace(-900, 900, 9001, dtype=torch.float64).to(dtype)
     found = kernels.perturbed("add_noise", own, "ulp", scale)
@@ -72,7 +73,7 @@ def test_noise_of_a_complex_tensor_reaches_both_parts() -> None:
     assert bool((found.imag != own.imag).all())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "reason"),
     [
         (torch.ones(3, dtype=torch.int64), "dtype unsupported"),
@@ -80,7 +81,7 @@ def test_noise_of_a_complex_tensor_reaches_both_parts() -> None:
         (torch.zeros(3), "maximum value is less than the minimum threshold"),
     ],
 )
-@pytest.mark.parametrize("mode", ["add_noise", "bit_noise"])
+@for_each("mode", ["add_noise", "bit_noise"])
 def test_what_is_not_perturbed_says_why(mode, own: torch.Tensor, reason: str) -> None:
     assert kernels.perturbed(mode, own, "ulp", 1) == reason
 
@@ -151,7 +152,7 @@ def test_a_result_off_by_its_mean_alone_is_told_of_with_the_limit_of_the_tables(
     assert MEAN_LIMIT == 1e-4
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         lambda: torch.randn(8, 6),

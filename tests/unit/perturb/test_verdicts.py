@@ -10,6 +10,7 @@ import pytest
 import torch
 from benchmarked import details, rows, run, summary, uniform
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.perturb import bench
 from msprobe.perturb.torch import kernels, running
@@ -107,7 +108,7 @@ def test_what_cannot_be_judged_is_counted_with_its_reason_and_is_no_risk(
     assert "explained" not in said
 
 
-@pytest.mark.parametrize(
+@for_each(
     "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 )
 def test_moved_elements_are_others_of_the_same_type_and_stay_finite(dtype: torch.dtype) -> None:

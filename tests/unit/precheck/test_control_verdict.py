@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from coded_texts import pieces_of
+from row_by_row import for_each
 
 from msprobe.messages import arguments_of
 from msprobe.precheck.columns import DETAILS_HEADER
@@ -134,8 +135,8 @@ def test_the_published_standards_keep_their_cells() -> None:
     assert compare_row(ours, theirs, PROFILES["strict"]).cells["相对误差最大值比值"].strip() == ""
 
 
-@pytest.mark.parametrize("standard", ["strict", "assert_close", "compiler"])
-@pytest.mark.parametrize(("control", "status"), [("0", "error"), ("1.2", "pass")])
+@for_each("standard", ["strict", "assert_close", "compiler"])
+@for_each(("control", "status"), [("0", "error"), ("1.2", "pass")])
 def test_an_error_that_goes_one_way_stays_unless_the_control_goes_there_too(
     standard: str, control: str, status: str
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from coded_texts import mentions
+from row_by_row import for_each
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -221,7 +222,7 @@ def test_a_tag_leads_nowhere_else(tmp_path: Path) -> None:
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("device", "bench", "dtype", "agrees"),
     [
         ([1.0, 2.0], [1.0, 2.0], "float32", True),

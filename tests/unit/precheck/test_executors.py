@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import executor_of
@@ -12,7 +13,7 @@ from msprobe.precheck.settings import Settings, load_settings
 from msprobe.precheck.side.words import Executor, Fault
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "executor"),
     [
         ("cpu", Executor("cpu", "cpu")),
@@ -28,7 +29,7 @@ def test_what_an_executor_is_asked_for(text: str, executor: Executor) -> None:
     assert executor_of(text) == executor
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["gpu", "cuda:x", "cpu+threads=0", "cpu+fast", "inject:scale", "inject:nan@-1", "plugin:os", "", "cpu+dtype=x"],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from row_by_row import for_each
 
 from msprobe.precheck.columns import METRIC_COLUMNS
 from msprobe.precheck.judge import ResultPair, Value, judge
@@ -46,7 +46,7 @@ def value(text: str, dtype: str) -> Value:
     return Value(array, dtype, array.shape)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["case"] for row in ROWS])
+@for_each("row", ROWS)
 def test_metrics_and_status_are_those_of_8_1_1(row: dict[str, Any]) -> None:
     bench, device = value(row["bench"], row["bench_dtype"]), value(row["device"], row["device_dtype"])
     if device.kind == "bfloat16":

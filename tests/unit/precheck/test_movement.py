@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from row_by_row import for_each
 
 from msprobe.messages import code_of
 from msprobe.precheck.scripts import call
@@ -59,7 +60,7 @@ def test_labels_are_not_disturbed() -> None:
     assert float(by_label.moved["output.0"].max()) < 1e-6
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("function", "taken"),
     [
         (lambda x: x.t().reshape(4, 5), True),
@@ -82,8 +83,8 @@ def test_calls_that_compute_nothing_are_known_by_the_numbers_of_their_arguments(
     assert ("output.0" in found.taken) is taken
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("units", [0, 1, 3])
+@for_each("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@for_each("units", [0, 1, 3])
 def test_numbers_that_are_taken_over_have_nothing_to_round(dtype: torch.dtype, units: int) -> None:
     bench = torch.rand(4, 5).to(dtype).double() + 1
     device = bench.to(dtype)

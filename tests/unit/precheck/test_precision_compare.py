@@ -6,8 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.precision_compare import ComparedOutput, compare_row, coverage_of, judged, lines
@@ -36,7 +36,7 @@ def test_counts_and_the_worst_results_are_told() -> None:
     assert mentions(more, "and-more-failed-results", count=1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "candidate", "control", "strict", "legacy"),
     [
         # Two thousand times the control's error is below twice 2**-14, what 8.1.1 takes for its least.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from coded_texts import mentions
 from command_line import call
+from row_by_row import for_each
 
 from msprobe.messages import ENTRIES, said
 from msprobe.precheck.columns import DETAILS_HEADER
@@ -78,7 +79,7 @@ def sloped(number: int, slope: float, error: float, status: str = "pass") -> Ans
     return Answer(key, [key, status, " ", ""], [[cells.get(column, " ") for column in DETAILS_HEADER]])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("slope", "count", "status"),
     [(0.01, 40, "Warning"), (0.03, 40, "error"), (-0.03, 40, "error"), (0.003, 40, ""), (0.01, 1, ""), (0.01, 4, "")],
 )

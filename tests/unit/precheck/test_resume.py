@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import call
+from row_by_row import for_each
 
 from msprobe.cli.parser import seconds
 from msprobe.precheck.check import CheckRequest, run_check
@@ -64,7 +65,7 @@ def test_a_check_that_goes_on_with_other_choices_says_so_once(dump: Path, capsys
         assert said in told
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1e300", "soon"])
+@for_each("text", ["nan", "inf", "-1", "0", "1e300", "soon"])
 def test_a_time_limit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"seconds above 0, at most 1e\\+06, found {text}"):
         seconds(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import executor_of
@@ -50,7 +51,7 @@ ROWS: dict[str, tuple[torch.dtype, Any, Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
+@for_each("name", ROWS)
 def test_a_result_has_one_verdict_both_ways(name: str) -> None:
     dtype, reference, candidate, moved, status = ROWS[name]
     wide = torch.float64 if dtype.is_floating_point else dtype
@@ -67,9 +68,9 @@ def test_a_result_has_one_verdict_both_ways(name: str) -> None:
         assert judge_exact(bench.numpy(), device.numpy(), moves).status == status
 
 
-@pytest.mark.parametrize("elementwise", [False, True])
-@pytest.mark.parametrize("dtype", [SINGLE, HALF, BRAIN])
-@pytest.mark.parametrize("units", [1.0, 6.0, 40.0, 400.0])
+@for_each("elementwise", [False, True])
+@for_each("dtype", [SINGLE, HALF, BRAIN])
+@for_each("units", [1.0, 6.0, 40.0, 400.0])
 def test_an_error_of_some_units_has_one_verdict(dtype: torch.dtype, units: float, elementwise: bool) -> None:
     bench = _normal(dtype)
     device = bench.clone()
@@ -89,8 +90,8 @@ def test_an_error_of_some_units_has_one_verdict(dtype: torch.dtype, units: float
     assert own[1] == pytest.approx(other.scaled)
 
 
-@pytest.mark.parametrize("units", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+@for_each("units", [0.0, 1.0, 3.0])
+@for_each("dtype", [SINGLE, HALF])
 def test_numbers_that_are_taken_over_have_one_verdict(dtype: torch.dtype, units: float) -> None:
     bench = torch.ones(40, dtype=torch.float64)
     device = (bench + units * torch.finfo(dtype).eps).to(dtype)
@@ -139,7 +140,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize("text", WORDS)
+@for_each("text", WORDS)
 def test_words_of_an_executor_mean_the_same_both_ways(text: str) -> None:
     found: list[object] = []
     for read in (executor_of, lambda text: main.side_of(text).plan):

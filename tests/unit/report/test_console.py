@@ -7,6 +7,7 @@ import pytest
 from coded_texts import mentions
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict
@@ -245,7 +246,7 @@ def test_every_kind_has_advice() -> None:
     assert all(explained(f"kind:{kind}", "advice") for kind in KINDS)
 
 
-@pytest.mark.parametrize("cause", [name[6:] for name in TOPICS if name.startswith("cause:")])
+@for_each("cause", [name[6:] for name in TOPICS if name.startswith("cause:")])
 def test_a_known_cause_has_advice_of_its_own(cause: str) -> None:
     text = " ".join(verdict_text(verdict(finding(evidence={"cause": cause}))).split())
     assert f"to do {explained(f'cause:{cause}', 'advice')}" in text
@@ -261,7 +262,7 @@ def test_an_unknown_cause_gets_the_advice_of_its_kind(cause: Any) -> None:
 EVIL = "a\x1b]0;owned\x07b\x9b31m\u202ec\r\nd"
 
 
-@pytest.mark.parametrize("place", ["message", "where", "module", "evidence", "stack", "alternatives", "note", "path"])
+@for_each("place", ["message", "where", "module", "evidence", "stack", "alternatives", "note", "path"])
 def test_names_from_files_cannot_drive_the_terminal(place: str) -> None:
     more: dict[str, Any] = {place: EVIL}
     if place == "evidence":

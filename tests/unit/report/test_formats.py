@@ -10,6 +10,7 @@ import command_line
 import pytest
 from coded_texts import mentions
 from hand_made import call, tensor, write_part
+from row_by_row import for_each
 
 from msprobe.diagnose.check import CheckResult
 from msprobe.diagnose.findings import Verdict
@@ -129,7 +130,7 @@ def test_a_format_whose_package_is_missing_is_refused_before_the_work(
     assert not (dumps / "o").exists()
 
 
-@pytest.mark.parametrize("row", FORMATS, ids=lambda row: f"{row.shows}-{row.word}")
+@for_each("row", FORMATS)
 def test_each_row_names_a_renderer_and_describes_itself(row: Format) -> None:
     assert callable(row.render())
     assert row.text

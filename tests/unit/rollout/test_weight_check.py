@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from coded_texts import raising
+from row_by_row import for_each
 
 torch = pytest.importorskip("torch")
 
@@ -215,7 +216,7 @@ def nothing_loaded(engine: Engine, trainer: Any) -> None:
     engine.layer(f"{LAYER}.input_layernorm").fill_(1.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "code", "path"),
     [
         (transpose, "weights-transposed", "self_attn.o_proj"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
 from coded_texts import mentions
+from row_by_row import for_each
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import said
@@ -246,8 +247,8 @@ def test_three_dimensional_blocks(tmp_path: Path) -> None:
     assert np.array_equal(np.load(found), logical)
 
 
-@pytest.mark.parametrize("source", ["NC1HWC0", "FRACTAL_NZ", "FRACTAL_Z", "NDC1HWC0"])
-@pytest.mark.parametrize("dims", [(), (4,), (2, 3), (1, 2, 3, 4, 5), (0, 1, 2, 3)])
+@for_each("source", ["NC1HWC0", "FRACTAL_NZ", "FRACTAL_Z", "NDC1HWC0"])
+@for_each("dims", [(), (4,), (2, 3), (1, 2, 3, 4, 5), (0, 1, 2, 3)])
 def test_a_shape_that_does_not_fit_its_format_is_left_as_it_is(source: str, dims: tuple[int, ...]) -> None:
     array = np.zeros(dims, np.float32)
     found, remark = converted(array, source, "auto", (7, 7, 7, 7))

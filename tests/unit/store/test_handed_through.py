@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.store.handed_through import HANDED_THROUGH, handed_through, has_own_backward
 
 NOTED = {"input.0": "output.0"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "found"),
     [
         ({"msprobe": {"order": 3, HANDED_THROUGH: NOTED}}, NOTED),

@@ -17,6 +17,7 @@ import torch
 import torch._dynamo
 import torch.nn.functional as F
 from coded_texts import mentions
+from row_by_row import in_turn
 from torch import nn
 from torch._dynamo import eval_frame
 from torch._dynamo.utils import counters
@@ -143,8 +144,7 @@ def bare(kind: str, backend: str = "aot_eager") -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "level"), in_turn(KINDS, ["L0", "L1", "L2"], always="mix"))
 def test_training_and_compilations_are_the_same(record: Recorder, kind: str, level: str) -> None:
     backend = "aot_eager" if level == "mix" and kind in WITH_COMPILED_BACKWARD else "eager"
     off = bare(kind, backend)
@@ -182,8 +182,10 @@ def recorded(record: Recorder, kind: str, level: str) -> Dump:
     return record.end()
 
 
-@pytest.mark.parametrize("kind", ["whole", "whole, plain model given", "in place", "dynamic"])
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    in_turn(["whole", "whole, plain model given", "in place", "dynamic"], ["L0", "L1", "L2"], always="mix"),
+)
 def test_a_compiled_model_is_one_entry(record: Recorder, kind: str, level: str) -> None:
     dump = recorded(record, kind, level)
     data = dump.data()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from row_by_row import for_each
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -48,8 +49,8 @@ def test_products_and_sums_move_by_a_unit_at_most(dtype: torch.dtype) -> None:
         assert float(apart.max()) <= 2.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(
+@for_each("dtype", [torch.float32, torch.bfloat16])
+@for_each(
     "work",
     [
         lambda x: x + 0.3,

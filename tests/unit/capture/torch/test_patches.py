@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.capture.torch.patches import Patches
 
@@ -29,8 +29,8 @@ def marking(mark: str) -> Callable[[Any], Any]:
     return make
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-@pytest.mark.parametrize("holder", [Holder, Derived])
+@for_each("order", list(itertools.permutations(range(3))))
+@for_each("holder", [Holder, Derived])
 def test_nothing_is_left_in_whatever_order_they_are_detached(holder: type, order: tuple[int, ...]) -> None:
     before = dict(vars(holder))
     every = [Patches() for _ in range(3)]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from coded_texts import pieces_of
+from row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.step_on import StepOn
@@ -198,9 +199,9 @@ def test_a_generator_that_is_called_and_has_yet_to_step_is_waited_for(critics: i
         assert step(rule, of_generator)
 
 
-@pytest.mark.parametrize("acts", [True, False])
-@pytest.mark.parametrize("place", ["first", "last"])
-@pytest.mark.parametrize("delay", [2, 3, 5])
+@for_each("acts", [True, False])
+@for_each("place", ["first", "last"])
+@for_each("delay", [2, 3, 5])
 def test_no_step_ends_between_a_critic_and_its_delayed_actor(delay: int, place: str, acts: bool) -> None:
     rule, critic, actor = update_rule(), nn.Linear(2, 2), nn.Linear(2, 2)
     of_actor, of_critic = sgd(rule, actor), sgd(rule, critic)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.torch import gradients
@@ -46,8 +47,8 @@ def boundary(call: str, leaf: bool) -> tuple[Any, list[Any], int]:
     return [result.grad_fn for result in results if result.grad_fn is not None], edges, oldest
 
 
-@pytest.mark.parametrize("leaf", [False, True])
-@pytest.mark.parametrize("call", CALLS)
+@for_each("leaf", [False, True])
+@for_each("call", CALLS)
 def test_the_boundary_is_found_where_there_is_one(call: str, leaf: bool) -> None:
     nodes, edges, oldest = boundary(call, leaf)
     found = find_boundary(nodes, edges, oldest)

@@ -11,6 +11,7 @@ from coded_texts import raising
 from graph_dumps import BUILT, DUMPED, FORWARD_LINES, TRAINING, program_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir
 from msprobe.errors import InvalidInputError, PathError
@@ -47,9 +48,7 @@ def graph_of(*nodes: str) -> str:
     return "# IR entry: @kernel_graph7\n\nsubgraph @kernel_graph7() {\n" + "".join(nodes) + "}\n"
 
 
-@pytest.mark.parametrize(
-    "file", [*sorted(BUILT.glob("*.ir")), *sorted(DUMPED.glob("*.ir"))], ids=lambda file: file.name
-)
+@for_each("file", [*sorted(BUILT.glob("*.ir")), *sorted(DUMPED.glob("*.ir"))])
 def test_every_node_of_a_real_graph_is_read(file: Path) -> None:
     graph = read_ir(file)
     lines = file.read_text().splitlines()

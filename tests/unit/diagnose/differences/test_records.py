@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_made import tensor, write_part
+from row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import (
@@ -161,7 +162,7 @@ class TestPlainValues:
     def test_differ(self, comparer: Comparer, left: Any, right: Any, expected: list[str]) -> None:
         assert whats(comparer.leaf("x", left, right)) == expected
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("value", "text"),
         [
             (leaf(np.zeros((2, 3))), "float32[2, 3]"),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from growth import most_bytes_in
+from row_by_row import for_each
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
 from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of
@@ -28,8 +29,8 @@ def _pair(size: int, dtype: str) -> tuple[Any, Any]:
     return left, right
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
-@pytest.mark.parametrize("size", SIZES)
+@for_each("dtype", ["f2", "f4", "f8", "c8"])
+@for_each("size", SIZES)
 def test_the_distance_is_that_of_the_whole(size: int, dtype: str) -> None:
     left, right = _pair(size, dtype)
     wide = np.complex128 if dtype == "c8" else np.float64
@@ -76,9 +77,9 @@ def test_another_order_is_seen_also_with_zeros_of_both_signs() -> None:
     assert str(relation_of_values(other, values)) != said("same-elements-reordered")
 
 
-@pytest.mark.parametrize("size", [1, 8193, 100_001])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-25, 1e25])
+@for_each("size", [1, 8193, 100_001])
+@for_each("dtype", ["f2", "f4", "f8", "c8"])
+@for_each("scale", [1.0, 1e-3, 1e-25, 1e25])
 def test_one_pass_gives_the_digests_and_the_distance_of_the_whole(size: int, dtype: str, scale: float) -> None:
     left, right = _pair(size, dtype)
     if dtype != "f2":
@@ -125,8 +126,8 @@ def _changed(kind: str, values: Any) -> Any:
     return random.standard_normal(values.size).astype(values.dtype)
 
 
-@pytest.mark.parametrize("kind", ["rounding", "few", "zeros", "multiple", "order", "range", "other"])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@for_each("kind", ["rounding", "few", "zeros", "multiple", "order", "range", "other"])
+@for_each("dtype", ["f4", "f8"])
 def test_the_words_of_one_pass_are_those_of_the_values(kind: str, dtype: str) -> None:
     right = np.random.default_rng(1).standard_normal(50_000).astype(dtype)
     left = _changed(kind, right).astype(dtype)

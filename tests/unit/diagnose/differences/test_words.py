@@ -9,6 +9,7 @@ import pytest
 from hand_made import write_part
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import Comparer, Difference
@@ -33,7 +34,7 @@ def leaf(array: Any, dtype: str = "float32") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("factor", "text"),
     [
         (2.0, said("times-as-large", 2)),
@@ -51,7 +52,7 @@ def test_constant_factors(factor: float, text: str) -> None:
     assert ratio_in_words(leaf(A * factor), leaf(A)) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "right"),
     [
         (leaf(A), leaf(drawn("b", 100))),
@@ -83,7 +84,7 @@ def other(places: Any, value: Any) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "text"),
     [
         (A, ""),

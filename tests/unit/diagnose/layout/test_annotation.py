@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.layout.annotation import Annotation, moved, read_annotations
 from msprobe.diagnose.layout.placements import REPLICATE, Placement
@@ -63,7 +64,7 @@ def test_names_of_stages_and_expressions(example: Annotation) -> None:
     assert example.renamed("head", 7) == "head"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "group", "found"),
     [
         ("blocks.0.up", "blocks", "blocks.2.up"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from row_by_row import for_each
 from unit.diagnose.dumps import drawn
 from unit.diagnose.layout.made import blocks
 
@@ -26,9 +27,9 @@ def fit(sort: Sort, left: Held, right: Held, factor: float = 1.0, guesses: Guess
     return found
 
 
-@pytest.mark.parametrize("values", [True, False])
-@pytest.mark.parametrize("dim", [0, 1, 2])
-@pytest.mark.parametrize("ranks", [2, 4])
+@for_each("values", [True, False])
+@for_each("dim", [0, 1, 2])
+@for_each("ranks", [2, 4])
 def test_parts_along_each_dimension(dim: int, ranks: int, values: bool) -> None:
     array = drawn("whole", 4, 8, 4)
     found = fit("activation", held(np.split(array, ranks, dim), values), held([array], values))

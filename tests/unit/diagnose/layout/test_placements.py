@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.layout.placements import REPLICATE, Placement, holding, parsed_placement, recorded_placement
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("replicate", REPLICATE),
@@ -32,7 +33,7 @@ def test_words_of_a_file(text: str, found: Placement | None) -> None:
         assert parsed_placement(str(found)) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("recorded", "found"),
     [
         ({"Replicate": {}}, REPLICATE),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coded_texts import pieces_of
+from row_by_row import for_each
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value, rounded
 from unit.diagnose.test_mistakes_under_noise import low
@@ -42,7 +43,7 @@ def test_a_factor_that_was_calculated_otherwise_is_no_cause(tmp_path: Path) -> N
     assert compare(tmp_path, plan, Plan(**PLAIN)).status != "diverged"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "right", "meant"),
     [
         (1e-5, 1e-6, True),

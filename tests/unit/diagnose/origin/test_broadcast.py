@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from row_by_row import for_each
 from unit.diagnose.comparing import agrees, told
 from unit.diagnose.dumps import Recording
 from unit.diagnose.recorded import Program, of_programs, tensor
@@ -47,7 +48,7 @@ def test_a_call_of_one_side_that_is_seen_in_a_broadcast_tells_the_shapes(tmp_pat
     assert said("tensors-of-shapes", "[4] and [4]", "[4, 1] and [4]") in found.message
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shapes", "expected"),
     [
         ([(4, 1), (4,)], True),

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.steps.argument_names import _NAMES, argument_name
@@ -15,7 +16,7 @@ def event(name: str) -> Any:
     return SimpleNamespace(name=name, stem=parts.stem, parts=parts)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("entry", "slot", "expected"),
     [
         ("Functional.batch_norm.0.forward", "input.7", "input.7 (eps)"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hand_made import tensor, write_part
+from row_by_row import for_each
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.differences.records import Comparer
@@ -52,7 +53,7 @@ def test_what_a_schedule_notes_is_told_where_the_setting_that_it_makes_agrees() 
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("leaf", "value"),
     [
         ({"type": "float", "value": 0.1}, 0.1),

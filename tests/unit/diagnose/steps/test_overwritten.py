@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.steps.overwritten import without_overwritten
 
@@ -29,7 +29,7 @@ def unset(stem: str, *slots: str) -> list[bool]:
     return [leaf.get("unset", False) for _, leaf in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stem", "slots", "expected"),
     [
         ("Distributed.irecv", ["input.0"], [True]),

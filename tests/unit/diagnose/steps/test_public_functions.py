@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.steps.public_functions import public_function
 
@@ -14,7 +14,7 @@ def frame(file: str, function: str) -> str:
     return f"File {PLACE}/{file}, line 35, in {function}, \\n return fn(*args)"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stack", "expected"),
     [
         ([frame("mindspore/graph/_utils/check_jit_forbidden_api.py", "jit_forbidden")], ""),

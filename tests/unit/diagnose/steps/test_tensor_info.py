@@ -7,6 +7,7 @@ import math
 import pickle
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.steps.tensor_info import (
     Known,
@@ -62,10 +63,8 @@ def _same(one, other):
     return one == other or repr(one) == repr(other)  # a NaN is like another here
 
 
-@pytest.mark.parametrize("leaf", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
-@pytest.mark.parametrize(
-    "question", [numel, statistics, numbers, rms, not_finite, fingerprint, is_floating, is_integer, is_tensor]
-)
+@for_each("leaf", DESCRIPTIONS.values())
+@for_each("question", [numel, statistics, numbers, rms, not_finite, fingerprint, is_floating, is_integer, is_tensor])
 def test_a_description_that_remembers_answers_as_any_other(question, leaf):
     expected = question(leaf)
     assert type(leaf) is dict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from row_by_row import for_each
 
 from msprobe.diagnose.tolerance.declared_units import SEVEN_BITS, TEN_BITS, Multiplication, declared_unit
 from msprobe.diagnose.verdict.precision_words import precision_in_words
@@ -16,7 +16,7 @@ ASCEND = {"device": "Ascend910B", "torch_npu": "2.7.1"}
 MATMUL = "torch.backends.cuda.matmul.fp32_precision"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("told", "kind", "unit"),
     [
         ({}, "product", 0.0),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs
@@ -92,7 +93,7 @@ def test_a_mistake_beyond_ten_bits_is_told_of_a_run_in_ten_bits(tmp_path: Path) 
         assert (verdict.status, verdict.findings[0].entry) == ("diverged", "Functional.linear.0.forward")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("word", "kind"),
     [
         ("linear", "product"), ("Linear", "product"), ("npu_fusion_attention", "product"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.compare.entry_names import read_name
@@ -36,7 +37,7 @@ def amplification(name: str, inputs: list[Any], output: Any) -> float:
     return noise.amplification(event(name), slots(*inputs), slots(output))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dtype", "eps"),
     [
         ("torch.float32", 2.0**-23),
@@ -128,7 +129,7 @@ class TestAmplification:
         assert math.isfinite(noise.own_noise(event(f"Torch.{api}.0.{direction}"), inputs, outputs, 1e-7))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("left", "allowed", "expected"),
     [(0.1, 0.2, False), (0.3, 0.2, False), (0.9, 0.2, True), (0.6, 0.55, True), (0.05, 0.01, True), (0.6, 0.7, False)],
 )

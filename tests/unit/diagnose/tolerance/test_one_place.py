@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from row_by_row import for_each
 
 import msprobe.diagnose
 from msprobe.diagnose import operators
@@ -66,16 +67,15 @@ def files(*without: str) -> list[Path]:
 
 
 # The judge of rows has limits of its own as long as it stands beside the verdict.
-@pytest.mark.parametrize("path", files("tolerance", "measured"), ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", files("tolerance", "measured"))
 def test_only_tolerance_counts_in_units_of_rounding(path):
     assert list(arithmetic(ast.parse(path.read_text()))) == []
 
 
 # What is said of an overflow depends on the operator; there no operators are listed.
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [path for path in files("operators.py") if path.name != "overflow_words.py"],
-    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_operators_are_listed_in_one_table(path):
     assert list(operator_lists(ast.parse(path.read_text()))) == []

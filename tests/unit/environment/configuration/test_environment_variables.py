@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.environment.configuration.environment_variables import collected, compare
 from msprobe.environment.configuration.secrets import redacted_settings
@@ -17,7 +18,7 @@ def test_sides_are_where_they_belong_and_defaults_are_known() -> None:
     assert compare({}, {"NCCL_ALGO": "Ring"}).rows == [("NCCL_ALGO", "NCCL_ALGO", "None", "Ring", "error")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "one", "two"),
     [
         ("CUDA_LAUNCH_BLOCKING", "0", None),

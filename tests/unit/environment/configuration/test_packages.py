@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from row_by_row import for_each
 
 from msprobe.environment.configuration.packages import as_text, canonical, collected, compare, git_commit
 
@@ -40,7 +41,7 @@ def test_another_kind_of_device_brings_its_own_packages() -> None:
     assert set(levels.values()) == {"warning"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "one", "two", "level"),
     [
         ("system:python", "3.11.4", "3.11.9", "warning"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.environment.hyperparameters.comparison import ParameterDifference, compare
 from msprobe.environment.hyperparameters.effects import effect_of
@@ -27,7 +28,7 @@ def test_the_rows_of_the_reference_come_out() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "two"),
     [
         (1e-5, "0.00001"), ("1.0e-5", "1e-05"), (True, "true"), ("True", 1), (0, "False"), (None, "null"), (4, "4.0"),
@@ -41,7 +42,7 @@ def test_one_value_in_two_types_is_no_difference(one: Any, two: Any) -> None:
     assert not compare({"x": one}, {"x": two})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "two"), [(1, 2), ("a", "A"), (True, "yes"), ("1", "01x"), ([1, 2], [2, 1]), (None, 0), ("", None), (1, [1])]
 )
 def test_other_values_are_a_difference(one: Any, two: Any) -> None:
@@ -53,7 +54,7 @@ def test_a_value_is_the_same_as_itself(value: Any) -> None:
     assert is_same(value, value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "two"),
     [
         ("per_device_train_batch_size", "train_micro_batch_size_per_gpu"), ("micro-batch-size", "mbs"),
@@ -69,7 +70,7 @@ def test_names_of_one_thing_are_paired(one: str, two: str) -> None:
     assert (row.matched_with, row.level) == ("mapping", "error")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("one", "two"),
     [
         ("adam-beta1", "adam-beta2"), ("min_lr_value", "max_lr_value"), ("attention_dropout_p", "hidden_dropout_p"),
@@ -120,7 +121,7 @@ def test_what_changes_the_numbers_comes_first_and_what_is_logged_last() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "effect"),
     [
         ("adam-beta2", "later steps"), ("init_method_std", "first step"), ("attention-dropout", "first step"),

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.environment.hyperparameters.launch import hyperparameters
 from msprobe.environment.hyperparameters.shell.expansion import Variables, fields
@@ -84,7 +84,7 @@ python train.py ${MODEL_ARGS} "${LIST[@]}" --weight-decay=0.1 --bf16 --seq 10 --
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "torchrun --nproc_per_node 8 train.py --lr 1",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_by_row import for_each
 
 from msprobe.precheck.online import frames
 from msprobe.precheck.online.frames import FrameError, WireFrame
@@ -100,8 +101,8 @@ def refused(what: str, content: dict[str, Any], data: bytes = b"", **fixed: Any)
     return found.value
 
 
-@pytest.mark.parametrize("value", ODD, ids=str)
-@pytest.mark.parametrize("field", ["step", "rank", "sequence"])
+@for_each("value", ODD)
+@for_each("field", ["step", "rank", "sequence"])
 def test_numbers_of_a_header_are_whole_and_have_64_bits(field: str, value: Any) -> None:
     sound = {"what": "end", "step": 0, "rank": 0, "sequence": 1, "is_complete": True}
     assert frames.unpack(reader(framed(json.dumps(sound).encode())))[0].what == "end"
@@ -109,7 +110,7 @@ def test_numbers_of_a_header_are_whole_and_have_64_bits(field: str, value: Any) 
     assert (problem.is_whole, problem.is_damaged) == (True, False)
 
 
-@pytest.mark.parametrize("value", [one for one in ODD if one is not None], ids=str)
+@for_each("value", [one for one in ODD if one is not None])
 def test_numbers_of_stacks_are_whole_and_have_64_bits(value: Any) -> None:
     refused("stack", {**STACK, "stack": value})
     refused("record", {**RECORD, "stack": value}, b"{}")
@@ -117,7 +118,7 @@ def test_numbers_of_stacks_are_whole_and_have_64_bits(value: Any) -> None:
     refused("tensor", {**TENSOR, "shape": [value]}, b"1234")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("what", "content", "data"),
     [
         ("record", RECORD, b"no json"),
@@ -157,7 +158,6 @@ def test_numbers_of_stacks_are_whole_and_have_64_bits(value: Any) -> None:
         ("run", {"command": "true"}, b""),
         ("gone", {}, b""),
     ],
-    ids=lambda value: str(value)[:40],
 )
 def test_what_no_form_allows_is_refused(what: str, content: dict[str, Any], data: bytes) -> None:
     assert refused(what, content, data).is_whole
