@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
 from row_by_row import for_each
 
 from msprobe.foreign.csv_cells import plain_text, safe_text, writer

@@ -43,7 +43,8 @@ def result_scale(
             return max([scale, *(first.norm * one.norm / math.sqrt(max(result.count, 1)) for one in same)])
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
-            scale = max(scale, first.norm if operation not in PRODUCTS else _as_sum_or_product(result, given))
+            terms = first.norm * max(_times_other_factor(operation, given, result), 1.0)
+            scale = max(scale, terms if operation not in PRODUCTS else _as_sum_or_product(result, given))
         return scale
     if operation in PRODUCTS and len(given) > 1:
         return max(scale, _product(given[0], given[1], result))
@@ -59,6 +60,15 @@ def is_of_several_uses(operation: str, result: Deviation, given: Sequence[Deviat
     """
     other = None if place is None or operation.startswith("conv") else _other_factor(operation, given, place)
     return other is not None and result.norm > 1.01 * given[0].norm * other.norm
+
+
+def _times_other_factor(operation: str, given: Sequence[Deviation], result: Deviation) -> float:
+    """How many times larger than what arrives the terms are that a broadcast factor gets its gradient from: as many as
+    the root mean square of the other factor.
+    """
+    factors = given[1:3] if operation == "mul" else ()
+    others = [one for one in factors if one.count > result.count] or factors
+    return max((one.norm / math.sqrt(max(one.count, 1)) for one in others), default=1.0)
 
 
 def _gradient_of_factor(operation: str, result: Deviation, given: Sequence[Deviation], place: int) -> float:

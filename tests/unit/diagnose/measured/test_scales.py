@@ -37,6 +37,14 @@ def test_a_bias_gradient_that_cancels_is_measured_by_what_is_summed() -> None:
     assert scale == pytest.approx(float(np.linalg.norm(arriving)))
 
 
+def test_the_gradient_of_a_broadcast_factor_is_measured_by_the_terms_that_are_summed() -> None:
+    arriving, x = _RANDOM.standard_normal((64, 48)), 5.0 * _RANDOM.standard_normal((64, 48))
+    terms = float(np.linalg.norm(arriving * x))
+    result, factor = _apart(np.zeros((64, 1))), _apart(np.ones((64, 1)))
+    given = [_apart(arriving), _apart(x), factor]
+    assert scales.result_scale("mul", "backward", result, given) == pytest.approx(terms, rel=0.1)
+
+
 def test_a_product_that_cancels_is_measured_by_its_factors() -> None:
     x, w = _RANDOM.standard_normal((64, 128)), _RANDOM.standard_normal((128, 32))
     scale = scales.result_scale("matmul", "forward", _apart(np.zeros((64, 32))), [_apart(x), _apart(w)])
