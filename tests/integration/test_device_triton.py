@@ -17,7 +17,7 @@ BEGINNING = """
 import math, warnings
 import torch
 from msprobe.capture.torch import row_kernels, row_triton
-from msprobe.capture.torch.device_rows import NUMBERS, Place
+from msprobe.capture.torch.device_rows import NUMBERS, Cell
 warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, in the interpreter
 """
 
@@ -44,10 +44,10 @@ for values in cases:
 
 # What is wrong is noticed.
 values = row_kernels.probes()[-1]
-for place in range(Place.BLOCK + 8):
+for place in range(Cell.BLOCK + 8):
     found = row_kernels.expected(values)
     found[place] += 1e-3 * (1 + abs(found[place]))
-    is_unknown = place in (Place.KEPT_MAX, Place.KEPT_MIN, Place.MAX, Place.MIN)
+    is_unknown = place in (Cell.KEPT_MAX, Cell.KEPT_MIN, Cell.MAX, Cell.MIN)
     is_nan = math.isnan(found[place]) or math.isinf(found[place])
     assert row_kernels.difference(found, row_kernels.expected(values), values) or is_unknown or is_nan, place
 """

@@ -16,7 +16,7 @@ Pairs = Sequence[tuple[Sketch, Sketch]]
 
 _WEIGHTS = ("param_origin", "param_updated")
 _PASSES = ("actv", "grad_unreduced", "grad_reduced")
-# Only here do weights agree by themselves; later a jump tells.
+# Only here do weights agree by themselves; later a jump shows it.
 _FIRST_STEPS = 9
 _TIMES = 6.0
 # Statistics are sums over a batch: of healthy runs in float32 they were apart by 1e-5 at most, under autocast by a

@@ -25,6 +25,7 @@ from msprobe.compare.mapping_files import (
 )
 from msprobe.config.yaml_source import parse_yaml
 from msprobe.errors import InvalidInputError
+from msprobe.messages import said
 
 LOADERS: dict[str, Callable[[Any], Any]] = {
     "data": load_data_mapping,
@@ -85,7 +86,7 @@ MISTAKES = [
     (
         "api",
         "ms_api: a\npt_api: b\nms_output: [0]\nms_outputs: [0]\npt_output: [0]",
-        ['says again what "ms_output" says'],
+        ['"ms_outputs": ' + said("says-again", "ms_output")],
     ),
     ("api", "ms_api: a\npt_api: b\nms_args: [0, 0]\npt_args: [0, 1]", ['"ms_args": names one of them twice']),
     ("api", "ms_apy: a\npt_api: b", ['did you mean "ms_api"', '"ms_api": is missing']),

@@ -228,7 +228,7 @@ def test_parts_that_nobody_replaces_stay_as_they_are_and_are_told_as_one() -> No
             "replacement-differs",
             {"given": "a float64 tensor of shape [3, 8]"},
         ),
-        (lambda event: NewGradient(None), "replacement-differs", {"given": "a NoneType"}),
+        (lambda event: NewGradient(None), "replacement-differs", {"given": "a value of type NoneType"}),
         (lambda event: NewGradient(OTHER.to_sparse()), "replaced-gradient-not-plain", {}),
         (lambda event: NewGradient(OTHER.to("meta")), "replaced-gradient-device", {"own": "cpu", "given": "meta"}),
         (lambda event: OTHER, "changer-answer-of-class", {"kind": "Tensor", "expected": "NewGradient"}),

@@ -285,9 +285,9 @@ def test_memory_is_that_of_the_largest_parameter(tmp_path: Path) -> None:
     torch.save({str(at): torch.full((1 << 20,), at + 0.5) for at in range(48)}, tmp_path / "b.pt")
     code = (
         "import resource, sys\n"
-        "from msprobe.environment.checkpoint.comparison import Request, compare_checkpoints\n"
+        "from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "found = compare_checkpoints(Request(sys.argv[1], sys.argv[2]))\n"
+        "found = compare_checkpoints(CheckpointRequest(sys.argv[1], sys.argv[2]))\n"
         "assert len(found.rows) == 48\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.environment.checkpoint.comparison import Comparison, Request, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
 State = dict[str, Any]
 
@@ -165,13 +165,13 @@ def lacking(state: Any, path: tuple[Any, ...]) -> Any:
     return {name: one for name, one in state.items() if name != key}
 
 
-def compared(folder: Path, first: State, second: State) -> Comparison:
+def compared(folder: Path, first: State, second: State) -> CheckpointComparison:
     torch.save(first, folder / "a.pt")
     torch.save(second, folder / "b.pt")
-    return compare_checkpoints(Request(str(folder / "a.pt"), str(folder / "b.pt")))
+    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
 
 
-def is_said(found: Comparison, key: str = "") -> bool:
+def is_said(found: CheckpointComparison, key: str = "") -> bool:
     """Whether a reader learns of it: by the status, or by a note with its name."""
     return found.coverage.status(found.differs) != 0 or any(key in note for note in found.notes)
 
