@@ -6,7 +6,9 @@ import csv
 import json
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,21 @@ def own_threads() -> Any:
     count = torch.get_num_threads()
     yield
     torch.set_num_threads(count)
+
+
+@lru_cache(1)
+def one_dnn_has_lstm() -> bool:
+    """Whether oneDNN trains an LSTM in bfloat16 here: on some processors it has none, where torch's own kernels do."""
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.nn.LSTM(16, 8)(torch.zeros(6, 4, 16, requires_grad=True))
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def kernels_that_are_here() -> Iterator[None]:
+    """What runs in this block is computed by kernels that this processor has."""
+    with torch.backends.mkldnn.flags(enabled=one_dnn_has_lstm()):
+        yield

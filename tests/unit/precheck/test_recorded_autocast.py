@@ -13,6 +13,7 @@ from torch import nn
 
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
+from tests.prechecked import kernels_that_are_here
 from tests.recorded import record
 
 X = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(0))
@@ -62,9 +63,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.fixture(autouse=True)
 def threads() -> Iterator[None]:
-    """A worker takes one thread; this process keeps its own."""
+    """A worker takes one thread; this process keeps its own. All processors have these kernels."""
     count = torch.get_num_threads()
-    yield
+    with kernels_that_are_here():
+        yield
     torch.set_num_threads(count)
 
 

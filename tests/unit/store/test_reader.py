@@ -250,7 +250,7 @@ def test_debug_variables(tmp_path: Path) -> None:
         ("", r'dump\.json" is no readable JSON: .* line 1, column 1'),
         ("[1, 2]", "must hold a JSON object, found a list"),
         ("{}", 'is no dump.json: it has no "data"'),
-        ('{"data": [1]}', '"data" must be an object, found a list'),
+        ('{"data": [1]}', '"data" must be an object, found a value of type list'),
         ('{"a": "b', r"is no readable JSON: unterminated string starting at line 1, column 7\."),
         ('{"task": "x",\n "data": {\n  "a": 1,\n  "b" 2\n }\n}', r"record 'a', is no readable JSON: .* at byte 3\d"),
         ('{\n "data": {\n  "a": {\n   "b": [1,\n', r"line 5, column 1"),
