@@ -1,7 +1,7 @@
-"""Who listens, and how they are reported: the middle between what notices and who wants to know.
+"""Who listens, and what reaches them: the middle between what notices and who wants to know.
 
 :class:`Bus` knows the listeners of a run, which of them are on in this step, and how what goes by a name reaches them
-(:mod:`msprobe.capture.routes`). It says them one by one: unseen, so that what a listener computes is recorded by
+(:mod:`msprobe.capture.routes`). It notifies them one by one: unseen, so that what a listener computes is recorded by
 nobody and leaves random generators and the grad mode as they were, and apart, so that one that raises is reported once
 and dropped. How calls and passes come here: :mod:`msprobe.capture.relayed`.
 """
@@ -47,7 +47,7 @@ class Bus:
         # The models themselves, by name, where the dump does not have them: for those who ask for them.
         self.roots: frozenset[str] = frozenset()
         self._unmet = UnmetWants()
-        # Those that were reported that this step begins.
+        # Those that know of the beginning of this step.
         self._begun: list[Listening] = []
         self._step: Step | None = None
         # Of this step, asked for once.
@@ -78,7 +78,7 @@ class Bus:
 
     @property
     def has_listeners(self) -> bool:
-        """True if somebody may want to be reported in some step."""
+        """True if somebody may want events of some step."""
         return any(not one.dropped for one in self._listening)
 
     # ---------------------------------------------------------------- a step

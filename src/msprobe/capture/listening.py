@@ -56,7 +56,7 @@ class Listening:
 
     @answers_user
     def next_step(self) -> None:
-        """This iteration is over: the listeners are reported, and all numbers begin at zero again."""
+        """This iteration is over: the listeners are notified, and all numbers begin at zero again."""
         self.recorder.next_step()
 
     def step(self: _Own, model: Any = None) -> _Iteration:

@@ -159,7 +159,7 @@ class MemoryStep(Mapping[str, Record]):
 class Memory:
     """Keeps the records of all steps that are recorded into it: ``memory[step]``, or ``memory[step, rank]``."""
 
-    #: Nobody has to be reported where the records are.
+    #: Nobody needs a line on where the records are.
     place: str | None = None
 
     def __init__(self) -> None:

@@ -211,7 +211,7 @@ class RelayedPasses:
         _follow(bus, relayed, result)
 
     def _ended(self, module: Any) -> RelayedPass | None:
-        """The pass of ``module`` that is over; those inside of it that did not say their end are, too."""
+        """The pass of ``module`` that is over; those inside of it whose end was not seen are, too."""
         running = self.bus.thread.passes
         if all(one.module is not module for one in running):
             return None

@@ -85,7 +85,7 @@ class RelayedSteps:
             self.bus.show(rest, "after", relayed.event, None)
 
     def skip_step(self, begun: Any) -> None:
-        """See the protocol. Listeners are reported that it has failed."""
+        """See the protocol. Listeners are notified that it has failed."""
         dumped = begun.dumped if type(begun) is RelayedStep else begun
         if dumped is not None:
             self.session.guard(self.dumper.skip_step, dumped)

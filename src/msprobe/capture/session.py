@@ -71,7 +71,7 @@ class ThreadState(threading.local):
         self.muted = 0
 
     def forget_passes(self) -> None:
-        """No thread runs a module that is watched: what a thread has begun, it will not say the end of."""
+        """No thread runs a module that is watched: no end is seen of what a thread has begun."""
         for passes in list(self._passes.values()):
             passes.clear()
 
@@ -96,7 +96,7 @@ class ThreadState(threading.local):
 
 
 class Session:
-    """See the module's text. ``rank`` says the rank of this process, None if there is no process group."""
+    """See the module's text. ``rank`` gives the rank of this process, None if there is no process group."""
 
     def __init__(self, settings: Settings, framework: str, rank: Callable[[], int | None], stacks: CallStacks) -> None:
         self.settings = settings

@@ -38,7 +38,7 @@ _FRAMEWORKS = {
 
 
 class Values(Protocol):
-    """What a framework's module reports its tensors."""
+    """What a framework's module says of its tensors."""
 
     def is_tensor(self, value: object) -> bool: ...
 

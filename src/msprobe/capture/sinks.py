@@ -117,7 +117,7 @@ class Sink(Protocol):
 
     @property
     def place(self) -> str | None:
-        """Where to look for them, which the end of the recording says; None: nobody has to be reported."""
+        """Where to look for them, which the end of the recording says; None: nobody needs to know."""
 
     def begin(self, facts: StepFacts) -> StepSink:
         """A step has its first record, or goes on without one."""

@@ -76,7 +76,7 @@ class CallStack:
 class CallStacks:
     """All call stacks of a session, each kept once.
 
-    ``is_framework(file)`` says the framework's own files, ``is_recompute(code)`` the functions below which
+    ``is_framework(file)`` is true for the framework's own files, ``is_recompute(code)`` the functions below which
     the framework repeats a forward pass, ``hidden(code)`` those that are only the way into the recorder.
     """
 

@@ -220,7 +220,7 @@ class PassWriter(Writer):
         stack = session.stacks.here(skip + 1)
         running: list[Any] = session.thread.modules
         while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
-            # It raised or was interrupted; nobody reported.
+            # It raised or was interrupted; nobody said so.
             self.end_pass(running.pop(), None, NOT_RETURNED)
         unit = self.new_pass(entry, f"{name}.backward.{number}", session.next_order(), stack, session.parent())
         unit.name, unit.number, unit.module = name, number, module
@@ -237,7 +237,7 @@ class PassWriter(Writer):
         return bool(running) and (running[-1].module is module or any(unit.module is module for unit in running))
 
     def end_passes(self, module: Any, result: Any, error: BaseException | None = None) -> None:
-        """The module has run, or raised ``error``; those inside of it that did not say their end have, too."""
+        """The module has run, or raised ``error``; those inside of it whose end was not seen have, too."""
         running: list[Any] = self.session.thread.modules
         while True:
             unit = running.pop()

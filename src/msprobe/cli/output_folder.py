@@ -15,7 +15,7 @@ from msprobe.paths import StrPath, check_output_folder
 def usable_output(path: StrPath, names: Sequence[str] = ()) -> Path:
     """The absolute form of a folder that files of these names can be written to; what there is stays as it is.
 
-    Permissions do not report a read-only or a virtual file system, so a file without name is made for a moment. Raises
+    Permissions do not show a read-only or a virtual file system, so a file without name is made for a moment. Raises
     PathError.
     """
     folder = check_output_folder(path)

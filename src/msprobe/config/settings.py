@@ -26,7 +26,7 @@ FuzzStage = Literal["forward", "backward"]
 NoiseKind = Literal["ulp", "absolute"]
 RiskReport = Literal["all", "risks"]
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3"]
-# What MindSpore itself can report the kernels of a static graph.
+# What MindSpore itself can say of the kernels of a static graph.
 KernelKind = Literal[
     "max",
     "min",

@@ -52,7 +52,7 @@ class ConfigChecker:
     states of generators and dropout layers. Then everything is taken off again. The training is not changed, and an
     error in here ends the collection with one line in the log.
 
-    ``model``: the model, or a list of its parts, whose first says the micro-steps; None collects neither weights
+    ``model``: the model, or a list of its parts, whose first marks the micro-steps; None collects neither weights
     nor inputs.
     ``shell_path``: files of hyper-parameters (scripts, settings). ``output_zip_path``: ends with ``.zip``.
     ``fmk``: ``pytorch`` or ``mindspore``. ``steps``: how many micro-steps, 1 or more. ``settings``: the arguments

@@ -44,7 +44,7 @@ _MOST_NAMED = 200
 
 @dataclass(frozen=True)
 class SeenFact:
-    """The tensor that reported, on both sides, and how far it is apart. ``bound``: say where that is a lower bound."""
+    """The tensor that shows it, on both sides, and how far it is apart. ``bound``: say where that is a lower bound."""
 
     difference: Difference
     bound: bool = False

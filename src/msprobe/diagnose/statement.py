@@ -1,4 +1,4 @@
-"""The one builder of findings that are said of a record: what the record reports itself comes with each of them."""
+"""The one builder of findings that are said of a record: what the record says of itself comes with each of them."""
 
 from __future__ import annotations
 

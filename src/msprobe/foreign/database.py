@@ -150,7 +150,7 @@ def _has_hot_journal(base: sqlite3.Connection) -> bool:
         base.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.OperationalError as problem:
         return "readonly" in str(problem)
-    except sqlite3.Error:  # whoever reads it is reported
+    except sqlite3.Error:  # whoever reads it finds out
         return False
     return False
 

@@ -189,7 +189,7 @@ class _Choices:
             raise _TooManyChoicesError(said("pattern-repeats-empty"))
         self.sequence(body, follow | begins if repeats else follow, is_repeated or repeats)
         if least == most or not begins & follow:
-            return  # where it ends is reported by the next letter
+            return  # where it ends is shown by the next letter
         if is_repeated:
             raise _TooManyChoicesError(said("pattern-repeats-lengths"))
         if most == 1:

@@ -16,7 +16,7 @@ import numpy as np
 from msprobe.grad_probe.reading import StepRows, shape_of
 
 #: Elements this much smaller, as a root of the mean of squares, than those of the median parameter of the step are made
-#: of rounding: float32 says 1e-7 apart, and a sum of some thousand elements rounds by as many times the root of that.
+#: of rounding: float32 distinguishes 1e-7; a sum of n elements rounds by the root of n times that.
 NOISE = 1e-5
 
 

@@ -55,7 +55,7 @@ class FileNode:
 class FileGraph:
     """One side of one step and rank: ``source`` is ``NPU`` (candidate, or alone) or ``Bench`` (reference).
 
-    ``step`` and ``rank`` are None where a ``.vis`` file does not say them.
+    ``step`` and ``rank`` are None where a ``.vis`` file does not name them.
     """
 
     source: str

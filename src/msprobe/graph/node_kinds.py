@@ -24,7 +24,7 @@ _CALLS = (
 
 def kind_of(name: str) -> int | None:
     """MODULE, CALL or GROUP; None where the name is none of them. A call of a family that the published builders do not
-    know (``Ops``, ``Compiled``) is reported by the form of its name.
+    know (``Ops``, ``Compiled``) is recognised by the form of its name.
 
     >>> kind_of("Functional.linear.0.forward") == CALL, kind_of("clip_grad") == MODULE, kind_of("Other.0")
     (True, True, None)

@@ -268,7 +268,7 @@ def assemble(
 ) -> Tree:
     """A tree of names, parents and kinds. ``attached``: all nodes but the root, in the order of children.
 
-    ``given_steps`` and ``given_count``: micro steps as the dump itself says them.
+    ``given_steps`` and ``given_count``: micro steps as the dump itself counts them.
     """
     above_all = np.array(parents, np.int32)
     children = np.array(attached, np.int32)

@@ -59,7 +59,7 @@ class NamedCalls:
         return said("fields-and", joined(", ", others), last) if others else last
 
     def is_put_right(self, finding: Finding) -> bool:
-        """True for what stays to be reported of a call whose results were put right: how it was called."""
+        """True for what is still to be said of a call whose results were put right: how it was called."""
         entry = finding.entry or ""
         return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, without_call_number(entry)))
 

@@ -158,7 +158,7 @@ class Lockstep(Changer):
             self.account.leave_alone(event.step, event.name)
             if self._gradients is not None:
                 self._gradients.note_lone_parameters((event.key, event.number), tensors)
-            # What repeats a call for its backward pass, where the reference does not, is reported by the gradients.
+            # What repeats a call for its backward pass, where the reference does not, is shown by the gradients.
             region = None if event.is_recompute else self._begun(event, tensors)
             where = self._pairs.pass_of(parent)
             for _, tensor in tensors if region is not None else ():

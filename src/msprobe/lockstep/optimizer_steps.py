@@ -15,7 +15,7 @@ from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.reference import Slot, Slots, find_slots
 from msprobe.lockstep.regions import Region, Regions
 
-#: The part of a record that reports before the step, and of after it.
+#: The part of a record about what is before the step, and what is after it.
 Part = Literal["input_kwargs", "output"]
 
 

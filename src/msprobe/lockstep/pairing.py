@@ -121,7 +121,7 @@ class Pairs:
             # A module of another class in the same place is the same module, written otherwise.
             parent = self.step.pass_like(parent) or parent
         if (parent, key) not in self._unmade and (parent is None or parent not in self.step.parents):
-            # A module that the reference does not have: only the inputs say.
+            # A module that the reference does not have: only the inputs decide.
             every = self.step.calls.get(key, ()) if tensors else ()
             alike = [call for call in every if call.partner is None and call.is_recompute is recompute]
             alike = [call for call in alike if self._may_come_now(call, parent)]

@@ -29,13 +29,13 @@ _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 #: The norm of an error of rounding is 0.29 units of each element, and that of many of them grows with their root.
 _OF_COARSE = 0.5
 
-#: What ends at them reports more than of the value that they take.
+#: What ends at them says more than the value that they take.
 _OF_MODULES, _OF_MANY = "Module.", ("Module.", "Optimizer.")
 
 Mark = tuple[str, int]
-#: What a region reports by names alone.
+#: What is said of a region by names alone.
 NAMES = ("calls", "followed", "arrived", "passed", "unreported", "made_up")
-#: What else is reported of it, as truth values.
+#: What else is said of it, as truth values.
 WORDS = ("compensates", "is_coarser")
 
 
@@ -69,7 +69,7 @@ class Region:
     is_own: bool = False
     #: The paired calls in it.
     paired: set[Mark] = field(default_factory=set)
-    #: Something in it requires a gradient, so that gradients of parameters report it.
+    #: Something in it requires a gradient, so that gradients of parameters depend on it.
     has_gradient: bool = False
     #: No unit is coarser: that of the reference.
     most: float = math.inf
@@ -106,7 +106,7 @@ class Region:
     @property
     def is_open(self) -> bool:
         """True if nothing that was computed forward has ended it, and calls of the candidate alone are in it: its
-        gradients report it then, and they come back through its calls as these are.
+        gradients depend on it then, and they come back through its calls as these are.
         """
         return self.is_own and not any(name.endswith(".forward") or name.startswith(_OF_MODULES) for name in self.ends)
 
@@ -142,8 +142,9 @@ class Region:
 
     @property
     def unreported(self) -> list[str]:
-        """The calls that no end reports, as nothing that was judged comes of what they make: of those of an optimizer,
-        each parameter's by themselves. Gradients, those of the optimizer too, and what modules return report all.
+        """The calls that no end accounts for, as nothing that was judged comes of what they make: of those of an
+        optimizer, each parameter's by themselves. Gradients, those of the optimizer too, and what modules return account
+        for all.
         """
         if any(not name.endswith(".forward") or name.startswith(_OF_MANY) for name in self.ends):
             return []
@@ -375,7 +376,7 @@ class Regions:
         return bool(regions)
 
     def goes_through(self, mark: Mark, name: str) -> bool:
-        """True if gradients go back through a paired call of a region as they are, as they report it; ``name``: that
+        """True if gradients go back through a paired call of a region as they are, as they depend on it; ``name``: that
         of its backward call.
         """
         found = next((one for one in self if mark in one.paired and one.is_open), None)

@@ -132,7 +132,7 @@ class _Findings:
         self._kept: dict[tuple[Any, ...], tuple[Finding, list[int | None]]] = {}
         self._quiet: dict[tuple[Any, ...], Finding] = {}
         self._random: dict[str, None] = {}
-        # By rank, the writes of one side alone of the step before: the weights of the next step report them.
+        # By rank, the writes of one side alone of the step before: the weights of the next step show them.
         self._writes: dict[int | str | None, list[tuple[tuple[Any, ...], Suspect, StepPair]]] = {}
 
     @property
@@ -244,7 +244,7 @@ def _counts(suspect: Suspect) -> bool:
 
 
 def _writes_alone(finding: Finding) -> bool:
-    """True for calls of one side alone that write in place, and nothing in the step says to what."""
+    """True for calls of one side alone that write in place, and nothing in the step shows to what."""
     listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "calls")
     names = [name for one in listed for name in one.names]
     return finding.kind == "structure" and any(writes_in_place(read_name(name).stem) for name in names)

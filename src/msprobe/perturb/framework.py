@@ -125,7 +125,7 @@ class Framework(Protocol):
         """The same memory, without the graph."""
 
     def twin(self, tensor: Any) -> Any:
-        """A copy that a kernel cannot say from the tensor: same strides, same alignment."""
+        """A copy that a kernel cannot distinguish from the tensor: same strides, same alignment."""
 
     def cast(self, tensor: Any, dtype: str) -> Any:
         """A copy of this type."""

@@ -38,7 +38,7 @@ class _Differentiating(Check):
 
 
 class BackwardOfOnes(_Differentiating):
-    """Differentiates calls twice for gradients of ones: where nobody reports those that come."""
+    """Differentiates calls twice for gradients of ones: where nobody hands on those that come."""
 
     def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question | None:
         """Are the gradients for ones the same again?"""
@@ -163,7 +163,7 @@ class BackwardCheck(_Differentiating):
 
 
 def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[float, int] | None) -> Sequence[Any]:
-    """The gradients that arrive, moved as the other inputs of a call are; in a type that can say."""
+    """The gradients that arrive, moved as the other inputs of a call are; in a type that has enough digits."""
     if rounding is None:
         return gradients
     unit, seed = rounding

@@ -90,7 +90,7 @@ class _Total:
 class Results:
     """Where what is found goes, and what it amounts to.
 
-    ``folder``: says the folder of a step; ``summary``: that of all steps; both for the rank of the process as it is.
+    ``folder``: gives the folder of a step; ``summary``: that of all steps; both for the rank of the process as it is.
     """
 
     def __init__(self, columns: Sequence[str], folder: Callable[[int], Path], summary: Callable[[], Path]) -> None:

@@ -391,7 +391,7 @@ class _Sides:
     dtype: str
     api: str
     profile: Profile
-    #: Metrics of which the control's is nothing, or less than the type can say from it: both sides' numbers.
+    #: Metrics of which the control's is nothing, or less than the type can distinguish from it: both sides' numbers.
     beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def number(self, metric: str, control: bool = False) -> float:

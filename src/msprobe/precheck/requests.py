@@ -121,7 +121,7 @@ class Requests:
         return ApiCall(key, api, made.args, made.kwargs, outputs, gradients, made.exact)
 
     def arguments_of(self, key: str) -> str:
-        """What says the recorded arguments of a call, and the gradients that come back, from others; "" if unreadable.
+        """What distinguishes the recorded arguments of a call and the gradients that come back; "" if unreadable.
 
         It is the same for one dump on every machine.
         """
@@ -173,7 +173,7 @@ class Requests:
 
 
 def digest_of(call: ApiCall) -> str:
-    """What says the recorded arguments of a call, and the gradients that come back, from others."""
+    """What distinguishes the recorded arguments of a call, and the gradients that come back, from others."""
     known = repr((call.args, sorted(call.kwargs.items()), call.gradients))
     digest: str = xxhash.xxh3_64_hexdigest(known.encode("utf-8", "surrogatepass"))
     return digest

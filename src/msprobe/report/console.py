@@ -116,7 +116,7 @@ def _further(
     if not groups:
         return
     several = len({finding.rank for finding in findings}) > 1
-    # Of a step beyond the last in common there is nothing but its number to say, which its words have.
+    # Of a step beyond the last in common there is nothing but its number to give, which its words have.
     stepped = len({finding.step for finding in findings if finding.kind != "step_count"}) > 1
     yield Line("")
     yield Line(translated(said(follows) if first > 1 else "Findings"), "heading")

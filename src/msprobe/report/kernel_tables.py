@@ -48,7 +48,7 @@ def _number(value: Any) -> str:
 
 
 def header_lines(dump: KernelFile) -> Iterator[str]:
-    """What a dump file reports itself and of each tensor."""
+    """What a dump file says of itself and of each tensor."""
     yield f"Op name: {clean(dump.op_name)}   Version: {clean(dump.version)}   Time: {dump.time}"
     for one in dump.tensors:
         facts: dict[str, object] = {"size": one.size or len(one.data)}

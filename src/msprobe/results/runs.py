@@ -126,7 +126,7 @@ class Run:
 
     @property
     def steps(self) -> tuple[int | None, ...]:
-        """The steps in order; None for a folder that says no number."""
+        """The steps in order; None for a folder that has no number."""
         return tuple(self._dump.steps)
 
     def ranks(self, step: int | None = None) -> tuple[int | str, ...]:

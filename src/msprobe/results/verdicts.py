@@ -273,7 +273,7 @@ def check(
 
 
 def _values(result: Any) -> dict[str, Any]:
-    """The fields of a result, with findings that say themselves."""
+    """The fields of a result, with findings that put themselves into words."""
     found = {one.name: getattr(result, one.name) for one in fields(result)}
     found["findings"] = tuple(
         Finding(**{one.name: getattr(finding, one.name) for one in fields(finding)}) for finding in result.findings

@@ -73,7 +73,7 @@ class Columns:
 @dataclass(frozen=True, eq=False)
 class FurtherColumn:
     """A statistic that is not written unless it is asked for. ``values``: float64, NaN where it was not recorded or is
-    null, which ``known`` says from a recorded NaN.
+    null, which ``known`` distinguishes from a recorded NaN.
     """
 
     statistic: Statistic

@@ -122,7 +122,7 @@ def _begin(begun: str, path: str, generation: int, first: bytes) -> Journal:
         os.fchmod(descriptor, FILE_MODE)
         is_local = file_systems.is_local(descriptor)
         if is_local:
-            # Before the first frame, which says the owner: who is named there has the lock.
+            # Before the first frame, which names the owner: who is named there has the lock.
             locks.hold(descriptor)
         if _can_be_mapped(descriptor):
             with contextlib.suppress(_CannotBeMapped):

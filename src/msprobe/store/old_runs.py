@@ -55,7 +55,7 @@ class Duty:
 def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty) -> tuple[list[int], str]:
     """Remove dumps of earlier runs, of steps from ``first_step`` on: earlier ones belong to a run that is resumed.
 
-    Files of a dump go, as their names say them, and folders that are empty then; links are not followed. What a living
+    Files of a dump go, as their names show them, and folders that are empty then; links are not followed. What a living
     process writes or wrote stays. Returns the steps of which something was removed, and why something could not be
     (empty if all could).
     """

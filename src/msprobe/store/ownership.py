@@ -1,7 +1,7 @@
 """Which process writes in which folder: never two in one.
 
-A process announces itself in a folder by its journal, which says the owner at its beginning, and the finished
-``dump.json`` says it at its end, so that a second process of the same job, which comes later, does not take the
+A process announces itself in a folder by its journal, which names the owner at its beginning, and the finished
+``dump.json`` names it at its end, so that a second process of the same job, which comes later, does not take the
 folder either. What a process left that lives no more is free: a job that was killed and begins anew gets its folders
 back, at once, on whichever machine and in whichever container. Whether an owner lives
 
@@ -35,7 +35,7 @@ from msprobe.paths import StrPath, create_folder
 from msprobe.store import file_systems, heartbeat, layout, locks, processes
 from msprobe.store.processes import Owner
 
-# A journal whose owner nothing can report is taken for a remnant when it is this old.
+# A journal of whose owner nothing is known is taken for a remnant when it is this old.
 _FOREIGN_SECONDS = 24 * 3600.0
 # Processes that want the same folder and have the same number, each in a container of its own.
 _MOST_BESIDE = 64
@@ -47,7 +47,7 @@ _OWNER = re.compile(rb'"process": (\{[^{}]*\})')
 
 # Folders that this process has, with the number of writers in each.
 _held: dict[str, int] = {}
-# Of owners of finished dumps that the system cannot report: whether they were writing another step.
+# Of owners of finished dumps that the system does not know: whether they were writing another step.
 _busy: dict[Owner, bool] = {}
 # Reentrant: a writer that the garbage collector finds gives its folder back wherever we are.
 _held_lock = threading.RLock()
@@ -221,7 +221,7 @@ def _other_owner(folder: Path, ours: str) -> Owner | None:
         if name == ours or not layout.is_journal(name):
             continue
         with contextlib.suppress(OSError):
-            # One without an owner was cut short, or is of a version that named journals before they reported it.
+            # One without an owner was cut short, or is of a version that named journals before they named it.
             owner, written = _look(folder / name, from_end=False)
             if owner is not None and owner != me and _writes(owner, folder / name, time.time() - written, is_local):
                 return owner
@@ -307,7 +307,7 @@ def _owner_in(text: bytes) -> Owner | None:
 
 
 def _look(path: Path, from_end: bool) -> tuple[Owner | None, float]:
-    """The owner that a file says, and when the file was changed last."""
+    """The owner that a file names, and when the file was changed last."""
     with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if path.name.endswith(layout.COMPRESSED):

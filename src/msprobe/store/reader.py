@@ -168,7 +168,7 @@ def open_dump(path: StrPath) -> Dump:
 
 
 def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
-    """Open several dumps. Raises one PathError that reports all paths that lead to none."""
+    """Open several dumps. Raises one PathError that names all paths that lead to none."""
     found: list[Dump] = []
     problems: list[str] = []
     for path in paths:

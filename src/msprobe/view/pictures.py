@@ -27,8 +27,9 @@ def picture_of(candidate: Values, reference: Values) -> dict[str, Any]:
     """The answer of ``/api/picture``.
 
     Both arrays have the same shape. ``cells`` shows the last two dimensions of the slice with the largest difference,
-    the largest absolute difference of each cell; NaN or infinity on one side alone is as large as JSON can say. Raises
-    InvalidInputError for shapes that differ, kinds of numbers without a difference, and tensors that are too large.
+    the largest absolute difference of each cell; NaN or infinity on one side alone is as large as JSON can write.
+    Raises InvalidInputError for shapes that differ, kinds of numbers without a difference, and tensors that are too
+    large.
     """
     if candidate.shape != reference.shape:
         raise InvalidInputError(said("picture-shapes-differ", list(candidate.shape), list(reference.shape)))

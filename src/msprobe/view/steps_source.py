@@ -168,7 +168,7 @@ class StepsSource(ABC):
         return found
 
     def tensors(self, index: int) -> list[tuple[int, Json]]:
-        """All tensors and arguments of a place, as :meth:`node` says them, each with the number of its row."""
+        """All tensors and arguments of a place, as :meth:`node` gives them, each with the number of its row."""
         with self._judged(index) as step, no_collection():
             return [(row.number, one) for row in step.rows for one in tensors_of(step, row, self.is_single)]
 

@@ -31,7 +31,7 @@ from msprobe.view.source import Json
 from msprobe.view.steps_source import StepsSource
 
 SUFFIXES = (".vis", ".vis.db")
-#: Step and rank; None and ``rank`` where a file does not say them.
+#: Step and rank; None and ``rank`` where a file does not name them.
 _At = tuple[int | None, int | str]
 _SOURCES = ("NPU", "Bench")
 _MODULE, _CALL = 0, 1
@@ -110,7 +110,7 @@ class GraphFiles(StepsSource):
 
 
 def _order(at: _At) -> tuple[int, int]:
-    """By number; what a file does not say comes first."""
+    """By number; what has no number in its file comes first."""
     step, rank = at
     return -1 if step is None else step, rank if isinstance(rank, int) else -1
 

@@ -32,7 +32,7 @@ _PLACES = MOST_TENSORS * (MOST_TENSORS + 1)
 # calls that differ in this are distinguished.
 _CALLS = 2 ** (2 * MOST_TENSORS)
 
-# A number that travels with each tensor says the cell, the side, the place there, and these.
+# A number that travels with each tensor names the cell, the side, the place there, and these.
 _SINGLE = 1  # a single value travels as a list of one
 _BFLOAT16 = 2  # travels as float32
 _GRADIENT = 4

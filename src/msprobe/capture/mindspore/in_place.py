@@ -4,7 +4,7 @@ Between its recording and the end of the step a tensor is only held (:mod:`mspro
 way to write into it is watched while recording:
 
 - methods and functions whose names end with ``_``, the operators ``+=`` and its kin, assignment to elements, functions
-  that are reported ``inplace=True``;
+  that are given ``inplace=True``;
 - primitives that say that they write, wherever they are called from: functions that a program has imported by name
   come to them, too;
 - compiled functions, optimizers among them: what they write is not seen from outside;

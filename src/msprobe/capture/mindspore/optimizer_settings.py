@@ -82,7 +82,7 @@ def _learning_rate(optimizer: Any, place: int) -> Any:
 
 
 def _schedule(rate: nn.Cell) -> dict[str, Any]:
-    """A rate that is computed anew in each step, as its class and what that was reported: to compute it here would run
+    """A rate that is computed anew in each step, as its class and what that was given: to compute it here would run
     code of the program once more.
     """
     own = {key: value for key, value in vars(rate).items() if not key.startswith("_") and isinstance(value, _PLAIN)}

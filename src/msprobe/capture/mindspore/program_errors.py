@@ -1,6 +1,6 @@
 """Errors of the program that show while the recorder reads.
 
-MindSpore says late of an operator that failed: whoever reads a value next gets the error. Where that is the recorder,
+MindSpore reports late that an operator failed: whoever reads a value next gets the error. Where that is the recorder,
 recording has not failed, and the log does not say so. What a call was given wrongly (shapes, types) is reported again
 by each tensor that came of it, so the program meets it all the same. What a kernel finds out is reported once: the
 program is given that error when recording stops.

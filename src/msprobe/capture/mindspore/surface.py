@@ -66,7 +66,7 @@ class Surface:
                     yield holder, name, keys.setdefault(id(found), f"{prefix}.{name}")
 
     def apis_beside(self) -> Iterator[tuple[Any, str, str]]:
-        """The same for what is recorded beside the shipped list: what says where values and gradients end. Calls of
+        """The same for what is recorded beside the shipped list: what marks where values and gradients end. Calls of
         the list inside of these are recorded as ever.
         """
         for group, name in self.beside:

@@ -32,8 +32,8 @@ from msprobe.store.dtypes import ELEMENT_TYPES, Array
 
 TYPE_NAME = "mindspore.Tensor"
 
-# MindSpore 2.10 says such an error once, and now and then again for a moment (without us in 40 of 150 cases, up to 28
-# times in a row).
+# MindSpore 2.10 reports such an error once, and now and then again for a moment (without us in 40 of 150 cases, up to
+# 28 times in a row).
 _MOST_SHOWN = 10
 
 # Types that are held, with the bytes of an element. Their copy is made by a multiplication with 1, which is exact and

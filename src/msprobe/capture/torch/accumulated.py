@@ -53,7 +53,7 @@ class AccumulatedGradients:
             hook.handle.remove()
 
     def show(self, hook: _Hook, weight: torch.Tensor) -> None:
-        """A backward pass has added to the gradient of ``weight``. One careful listener is reported without detours:
+        """A backward pass has added to the gradient of ``weight``. One careful listener is notified without detours:
         this happens for every parameter in every step of a long training.
         """
         session, bus = self._session, self._bus

@@ -48,7 +48,7 @@ def as_given(
     frame: types.FrameType | None,
     is_method: bool,
 ) -> tuple[Sequence[Any], dict[str, Any] | None]:
-    """``args`` and ``kwargs`` as the caller of ``function`` gave them; as they are where that cannot be reported.
+    """``args`` and ``kwargs`` as the caller of ``function`` gave them; as they are where that is not known.
 
     ``frame``: the one in which ``function`` runs.
     """

@@ -23,7 +23,7 @@ from msprobe import log
 from msprobe.children import starting
 from msprobe.messages import said
 
-# What launchers say a rank in its environment. accelerate starts a single process without a rank.
+# What launchers put into the environment of a rank. accelerate starts a single process without a rank.
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "ACCELERATE_MIXED_PRECISION")
 # The first arguments of Popen, in their order.
 _POPEN = "args bufsize executable stdin stdout stderr preexec_fn close_fds shell cwd env".split()
@@ -166,7 +166,7 @@ def recorded_command(
 ) -> list[str | os.PathLike[str]] | None:
     """``command`` under ``msprobe run`` with the options ``words``; None if it is no Python script of another rank.
 
-    A rank is known by its ``environment``, which says another rank, or world, than that of this process.
+    A rank is known by its ``environment``, which names another rank, or world, than that of this process.
     """
     if not isinstance(command, (list, tuple)) or environment is None or not command:
         return None

@@ -98,7 +98,7 @@ def _part_of(recorder: TorchRecorder) -> CustomApis:
 
 
 def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) -> Any:
-    """``original`` with its calls recorded. ``stored``: how the holder keeps it, which says static and
+    """``original`` with its calls recorded. ``stored``: how the holder keeps it, which distinguishes static and
     class methods.
     """
     inner = stored.__func__ if isinstance(stored, (classmethod, staticmethod)) else original

@@ -49,8 +49,8 @@ class FunctionalCollectives:
         self.targets = context.targets
         self.groups = Groups()
         self.include_unlisted = context.names.include_unlisted
-        # Address of a storage -> a weak reference that keeps the address from being used again, or says, and the
-        # collective.
+        # Address of a storage -> a weak reference that keeps the address from being used again, or shows that
+        # it was, and the collective.
         self._awaited: dict[int, tuple[Any, _Awaited]] = {}
         self._functions = FunctionCalls()
         for space in NAMESPACES:

@@ -68,7 +68,7 @@ class KernelDump:
     # ------------------------------------------------------------ the dump
 
     def config_file(self) -> Path:
-        """The file that says to the device's tool what to do: ``step{N}/kernel_config[_R].json``."""
+        """The file from which the device's tool knows what to do: ``step{N}/kernel_config[_R].json``."""
         folder = layout.step_folder(Path(self.settings.dump_path), self.session.step)
         rank = self.session.rank()
         return folder / ("kernel_config.json" if rank is None else f"kernel_config_{rank}.json")
@@ -147,7 +147,7 @@ class _Repeatable:
 
 
 class _Calls:
-    """What the mode reports calls: numbers them, and picks out the one that is wanted."""
+    """What the mode says of calls: numbers them, and picks out the one that is wanted."""
 
     def __init__(self, dump: KernelDump, calls: CallRecorder) -> None:
         self.dump = dump

@@ -36,7 +36,7 @@ class ModuleHooks:
 
     def watch(self, named: Sequence[tuple[str, nn.Module]], target_of: TargetOf) -> None:
         """Watch these modules, each under the name that its entries carry: ``Module.{path}.{Class}``; but none of
-        those of which nobody is reported.
+        those that nobody is notified of.
         """
         self._target_of = target_of
         self.watch_more(named)

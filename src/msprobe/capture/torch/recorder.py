@@ -101,7 +101,7 @@ class TorchRecorder:
             "structure" if settings.task == "structure" else settings.summary_mode,
             settings.precision,
             saves=settings.task == "tensor",
-            # Nothing says there that a tensor is asked for its address.
+            # Nothing shows there that a tensor is asked for its address.
             exact=settings.level == "L2",
             names=settings.summary_kinds,
         )

@@ -32,7 +32,7 @@ _RESULTS: dict[str, tuple[int | None, tuple[int, ...]]] = {
 }
 #: So many ranges are followed one by one; what leaves more of them, or gaps, is followed element by element.
 _MOST_RANGES = 16
-#: A truth value for each element is kept of so many at most: 16 MiB, next to at least as much memory that they report.
+#: A truth value for each element is kept of so many at most: 16 MiB, next to at least as much that they describe.
 _MOST_ELEMENTS = 1 << 24
 _LOOKED_AT = 256
 
@@ -84,7 +84,7 @@ class Unwritten:
     """The bytes of one storage that nobody has written; true at one version, while no other code has run.
 
     ``ranges``: where they begin and end, counted from the beginning of the storage. ``mask``: which elements these are
-    (in C order of the storage, by the type of the tensor that was allocated), once ranges cannot say any more.
+    (in C order of the storage, by the type of the tensor that was allocated), once ranges no longer suffice.
     ``seen``: what some of them were; None as long as there is no memory.
     """
 

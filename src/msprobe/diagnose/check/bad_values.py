@@ -34,7 +34,7 @@ class Limits:
 
     @property
     def by_words(self) -> bool:
-        """True if bad values are those whose text in a record says them: NaN and infinities."""
+        """True if bad values are those that the text of a record shows: NaN and infinities."""
         return self.largest is None and self.growth is None
 
 

@@ -70,7 +70,7 @@ def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Ev
 
 
 def _raised(timeline: Timeline) -> set[Hashable]:
-    """What says the half-precision tensors apart that are cast to single precision."""
+    """What distinguishes half-precision tensors that are cast to single precision."""
     found: set[Hashable] = set()
     for event in timeline:
         if event.direction == "forward" and event.parts.kind == "api" and operation(event.stem) in CASTS:

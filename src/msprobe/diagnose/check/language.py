@@ -1,4 +1,4 @@
-"""What a step reports a language model: its tokens, its labels, and that it predicts the next token."""
+"""What a step shows of a language model: its tokens, its labels, and that it predicts the next token."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def origins(exchange: Exchange) -> list[Origin]:
 
 
 class _Search:
-    """The calls of all ranks, one after the other: ``tainted`` reports each rank that has gone bad where from."""
+    """The calls of all ranks, one after the other: ``tainted`` has for each rank that has gone bad where from."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.found: list[Origin] = []

@@ -10,7 +10,7 @@ from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 
-#: What the recorder writes of a module whose end nobody reported; the call inside it says why.
+#: What the recorder writes of a module whose end nobody saw; the call inside it says why.
 _NOT_RETURNED = "the pass did not return"
 
 

@@ -49,7 +49,7 @@ class Replica:
     ``weights``: the parameters of modules, and the records that show them. ``parameters``: these and those that only an
     optimizer has; not those that were whole in a module's pass and of which the optimizer has a share: their gradients
     are shares, too. ``gradients``: as the optimizer took them. ``optimizers``: name of each step, and the settings of
-    each parameter. ``tokens`` says the first whole numbers that are looked up. ``trains``: it has a backward pass.
+    each parameter. ``tokens`` names the first whole numbers that are looked up. ``trains``: it has a backward pass.
     ``divides``: ranks exchange data while the model runs forward, or send each other messages. ``summed``, ``alone``:
     parameters whose gradient some collective takes, or none.
     """

@@ -28,7 +28,7 @@ _LEVEL_OF: dict[Need, str] = {"calls": "L0", "modules": "L1"}
 
 @dataclass
 class Sight:
-    """``seen``: what was there in some step; ``levels``: the levels that the headers say."""
+    """``seen``: what was there in some step; ``levels``: the levels that the headers name."""
 
     seen: set[Need] = field(default_factory=set)
     levels: set[str] = field(default_factory=set)

@@ -167,7 +167,7 @@ def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
 
 
 def _results(lost: dict[str, Event]) -> set[Hashable]:
-    """What says the results of these modules, and of the modules around them, apart from other tensors."""
+    """What distinguishes the results of these modules, and of the modules around them, from other tensors."""
     modules: set[Event] = set()
     for event in lost.values():
         above: Event | None = event

@@ -92,7 +92,7 @@ class KernelLookup:
         return found
 
     def _renumbered(self, names: Iterable[str]) -> dict[str, int]:
-        """Name -> node for the kernels whose numbers are not those of the text; NONE if it cannot be reported.
+        """Name -> node for the kernels whose numbers are not those of the text; NONE if that is not known.
 
         Empty if the text knows all the numbers of the dump.
         """

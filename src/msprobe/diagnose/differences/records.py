@@ -262,7 +262,7 @@ def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 def hides_elements(leaf: Any) -> bool:
     """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
-    or a NaN neither mean nor norm says.
+    or a NaN neither mean nor norm says anything.
     """
     if type(leaf) is TensorInfo and leaf.plain:
         return False

@@ -150,7 +150,7 @@ def reach_of(
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
     within = math.inf
     if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
-        # Something else was chosen, and all gradients are those of other terms: it is the loss that reports more.
+        # Something else was chosen, and all gradients are those of other terms: it is the loss that shows more.
         within = effect.step_limit(judged.values())
     reached = [(effect.gradient_difference(one, largest), "gradients") for one in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]

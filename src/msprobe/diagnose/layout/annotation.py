@@ -1,7 +1,7 @@
 """The annotation file: how a run that does not say it itself lies on its ranks.
 
 YAML or JSON, for the candidate, the reference, or both; the form is described in ``docs/verdict.md``. What the file
-does not report a tensor is found out by its shapes, on the mesh that the file gives.
+does not say of a tensor is found out by its shapes, on the mesh that the file gives.
 """
 
 from __future__ import annotations

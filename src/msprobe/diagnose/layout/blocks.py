@@ -50,7 +50,7 @@ class TensorBlock:
 
     @property
     def digest(self) -> Any:
-        """What says its bits, where that is known: of what one rank has whole."""
+        """What gives its bits, where that is known: of what one rank has whole."""
         if self.way == "replicate":
             return self.parts[0].digest
         return (self.leaf.get("digest") or self.leaf.get("md5")) if self.way == "one" else None

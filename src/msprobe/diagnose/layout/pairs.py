@@ -16,7 +16,7 @@ from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import layouts, units
 
-#: Gradients are looked at until so many reported whether the ranks' losses are means of their own samples.
+#: Gradients are looked at until so many have shown whether the ranks' losses are means of their own samples.
 _VOTES = 16
 
 

@@ -1,7 +1,7 @@
 """All ranks of one run in one step: their records by module and parameter, whichever rank has them.
 
 Names are those of the whole model: what wrappers put in front is gone, and layers that count from 0 in each stage of a
-pipeline count on. Which rank is which stage says the annotation, else the order of the ranks.
+pipeline count on. The annotation says which rank is which stage, else the order of the ranks.
 """
 
 from __future__ import annotations

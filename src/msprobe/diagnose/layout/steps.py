@@ -73,7 +73,7 @@ def _look_before(
     """True if weight, gradient and states agree before the step."""
     clean = True
     weight = _measure(search, name, number, "weight")
-    # Weights that modules have reported are not reported again.
+    # Weights that modules have shown are not reported again.
     if weight is not None and number == 0 and ("weight", name) not in search.said:
         pair = RecordPair(
             ModulePlace("optimizer", name), number, events, next(iter(events.values())), parameters=[weight]

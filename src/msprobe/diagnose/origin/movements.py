@@ -1,8 +1,8 @@
 """Weights that the step before moved otherwise, between two frameworks.
 
-Their optimizers round otherwise, and add epsilon in other places; so after a step no weight is the same. What says an
-optimizer that does something else is how far it moved a weight: not much further on one side than on the other, if
-gradients agreed.
+Their optimizers round otherwise, and add epsilon in other places; so after a step no weight is the same. What
+distinguishes an optimizer that does something else is how far it moved a weight: not much further on one side than on
+the other, if gradients agreed.
 """
 
 from __future__ import annotations

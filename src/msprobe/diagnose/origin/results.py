@@ -230,7 +230,7 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
 
 
 def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:
-    """How the gradient of a parameter is reported that differs by itself, and the cause where it is known."""
+    """How the gradient of a parameter that differs by itself is reported, and the cause where it is known."""
     name = parameter_name(event, difference.slot)
     tie = scene.ties.broken(event, difference.slot)
     if tie is None:

@@ -42,7 +42,7 @@ def look_for_lone_calls(scene: Scene) -> None:
 
 
 def _is_around(event: Event, paired: Container[Event]) -> bool:
-    """True for a module around calls that the other side makes, too: what is its own among them says for itself."""
+    """True for a module around calls that the other side makes, too: what is its own among them speaks for itself."""
     return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
 
 

@@ -1,6 +1,6 @@
 """Names from mapping files: what a run in MindSpore calls modules and functions, as the run in PyTorch calls them.
 
-Most names answer to each other by themselves (:mod:`msprobe.diagnose.pairing.translation`). A cell mapping reports
+Most names answer to each other by themselves (:mod:`msprobe.diagnose.pairing.translation`). A cell mapping names
 modules that stand elsewhere in the model, an api mapping of functions of the user's own, and the order of their
 arguments.
 """

@@ -29,9 +29,9 @@ class Pairing:
 
     ``partner`` leads from an event of the candidate to that of the reference, ``back`` the other way.
     ``loose`` holds the candidate events that were paired by what they compute, not by name. ``repeats`` leads
-    from a recomputed call to the call of the forward pass that it repeats. ``naming`` says names that differ; modules
-    and parameters of the reference go by the candidate's. ``unreached`` holds events that have no partner because an
-    interrupted side had no time for one.
+    from a recomputed call to the call of the forward pass that it repeats. ``naming`` has the names that differ;
+    modules and parameters of the reference go by the candidate's. ``unreached`` holds events that have no partner
+    because an interrupted side had no time for one.
     """
 
     candidate: Timeline

@@ -18,7 +18,7 @@ _ALIKE = ("dim", "eps", "keepdim")
 
 
 def settings_of(event: Event) -> list[Slot]:
-    """Slots ``input.dim``, ``input.eps``, ... of what a call was reported, each once."""
+    """Slots ``input.dim``, ``input.eps``, ... of what a call was given, each once."""
     found: dict[str, Any] = {}
     for name, leaf in _given(event):
         value = _single(leaf)

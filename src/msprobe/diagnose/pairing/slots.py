@@ -30,7 +30,7 @@ def answering_slots(event: Event, partner: Event, crossing: bool) -> tuple[Sides
         if event.direction != "gradient":
             outputs = answering(*outputs)
     elif event.direction == "backward" and ("input_grads" in event.record) != ("input_grads" in partner.record):
-        # One of them was written by a recorder that does not say the gradients by argument.
+        # One of them was written by a recorder that does not name the gradients by argument.
         outputs = [], []
     return inputs, outputs
 

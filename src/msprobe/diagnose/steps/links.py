@@ -51,7 +51,7 @@ class Producers:
         self._add_weights_of_optimizers()
 
     def _add_weights_of_optimizers(self) -> None:
-        """Where modules are not recorded, what an optimizer is about to change says the names of the weights."""
+        """Where modules are not recorded, what an optimizer is about to change gives the names of the weights."""
         for event in self.timeline:
             if event.parts.kind == "optimizer":
                 for name, fields in parameters_of(event).items():

@@ -1,4 +1,4 @@
-"""The full name of a parameter or buffer: the path of its module and its own name, as ``named_parameters`` says it."""
+"""The full name of a parameter or buffer: the path of its module and its own name, as ``named_parameters`` gives it."""
 
 from __future__ import annotations
 

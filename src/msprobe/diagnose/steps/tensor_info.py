@@ -126,7 +126,7 @@ def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
     if found is not None and found == leaf:
         return found
     info = described(leaf)
-    # Zero has a sign, which equal numbers do not say.
+    # Zero has a sign, which equal numbers do not show.
     if info.plain and 0.0 not in info.statistics:
         known[info.statistics] = info
     return info

@@ -293,7 +293,7 @@ class Timeline:
                 event.direction = "optimizer"
 
     def _begun(self, parents: dict[str, Any]) -> dict[str, Event]:
-        """The module passes that an interruption left without a record; the calls inside report them.
+        """The module passes that an interruption left without a record; the calls inside show them.
 
         They are no events, as nothing else is known of them, and stand nowhere in the tree.
         """

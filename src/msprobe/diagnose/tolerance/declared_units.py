@@ -1,4 +1,4 @@
-"""What the header of a dump reports kernels that round float32: TF32, HF32, "medium", bfloat16 in oneDNN."""
+"""What the header of a dump says of kernels that round float32: TF32, HF32, "medium", bfloat16 in oneDNN."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def possible_rounding(candidate: Mapping[str, Any], reference: Mapping[str, Any]
 
 
 def precision_of(ours: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a dump reports its precision; nothing if it was recorded by others, or before that was reported."""
+    """What a dump says of its precision; nothing if it was recorded by others, or before that was written."""
     found = ours.get("precision")
     return found if isinstance(found, dict) else {}
 
 
 def device_of(environment: Mapping[str, Any]) -> str:
-    """The device that a dump was recorded on; empty if that is not reported."""
+    """The device that a dump was recorded on; empty if that is not known."""
     return str(environment.get("device") or "").lower()
 
 
 def declared_unit(environment: Mapping[str, Any], kind: Multiplication) -> float:
     """The unit to which a kind of kernels rounds its inputs in float32 by what a header says; 0 where they stay
-    float32, or nothing is reported.
+    float32, or nothing is known.
     """
     device = device_of(environment)
     if not device:

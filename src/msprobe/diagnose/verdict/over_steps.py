@@ -37,7 +37,7 @@ def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
 
 
 def _setting(finding: Finding) -> Hashable:
-    """What says that a finding of another step is of the same difference."""
+    """What shows that a finding of another step is of the same difference."""
     return finding.kind, finding.where, finding.module, finding.rank, str(finding.fact(OtherArguments))
 
 

@@ -16,7 +16,7 @@ from msprobe.store.part import DumpPart
 
 #: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
 _ANSWERING = 0.5
-#: What the recorder writes of a module whose end nobody reported; the call inside it says why.
+#: What the recorder writes of a module whose end nobody saw; the call inside it says why.
 _NOT_RETURNED = "the pass did not return"
 #: At this level operators are recorded, which no call of another level answers to.
 _OPERATORS = "L2"
@@ -80,7 +80,7 @@ def note_of_levels(pairing: Pairing) -> str:
 
 
 def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:
-    """The switches of the framework that decide how exactly it computes, where both sides say theirs and they differ:
+    """The switches of the framework that decide how exactly it computes, where both sides name theirs and they differ:
     name, and what the candidate and the reference have; None for a switch that one side does not know.
     """
     mine, theirs = (part.ours.get("precision") for part in (candidate, reference))

@@ -277,7 +277,7 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
 
 
 def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
-    """Random states, which belong to one rank each, under its folder's name; and what else the first rank says."""
+    """Random states, which belong to one rank each, under its folder's name; and what else the first rank has."""
     names = {rank: name for name, rank in _names(ranks.sizes).items()}
     walk = Walk()
     for rank, state in sorted(ranks.states.items()):

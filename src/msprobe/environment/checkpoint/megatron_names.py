@@ -142,7 +142,7 @@ def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def is_gated(shapes: dict[str, tuple[int, ...]], settings: dict[str, Any]) -> bool:
-    """Do the first layers of MLPs hold a gate and what is gated? Shapes of one rank say, else the arguments."""
+    """Do the first layers of MLPs hold a gate and what is gated? Shapes of one rank decide, else the arguments."""
     for name, first in shapes.items():
         second = shapes.get(name.replace("linear_fc1", "linear_fc2"))
         if name.endswith("linear_fc1.weight") and second and len(first) == len(second) == 2:

@@ -56,7 +56,7 @@ def is_mindspore_ranks(names: list[str]) -> bool:
 
 
 def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
-    """Open such a folder; ``section`` says the section and the name of a parameter. Raises PathError,
+    """Open such a folder; ``section`` gives the section and the name of a parameter. Raises PathError,
     InvalidInputError.
     """
     ranks = {int(match[1]): name for name in os.listdir(folder) if (match := _RANK.match(name))}

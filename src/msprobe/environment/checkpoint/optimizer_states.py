@@ -218,8 +218,8 @@ def on_common_terms(
     """The optimizer states of both, so that those of two formats can be compared; notes on what one side alone has;
     and why none is compared, where that is so.
 
-    A step that is reported once answers to those of all parameters. Between two formats, settings of groups that one
-    side alone says are left out, and so are float32 copies of weights.
+    A step that is written once answers to those of all parameters. Between two formats, settings of groups that one
+    side alone has are left out, and so are float32 copies of weights.
     """
     sides = dict(first.optimizer), dict(second.optimizer)
     if not all(sides):

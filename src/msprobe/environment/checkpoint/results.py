@@ -59,7 +59,7 @@ def _key(row: Measures) -> str:
 
 
 def entry(row: Measures, full: bool = False) -> dict[str, Any]:
-    """One parameter, as 8.1.1 says it. In ``full`` further keys come after its four."""
+    """One parameter, as 8.1.1 prints it. In ``full`` further keys come after its four."""
     first, second = row.shape
     same = first == second
     unread: Any = "error" if row.kind == "unreadable" else None

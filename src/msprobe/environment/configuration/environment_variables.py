@@ -25,7 +25,7 @@ def collected(environ: Mapping[str, str], keep_secrets: bool = False) -> dict[st
 
 
 def device_kind(variables: Mapping[str, str]) -> DeviceKind:
-    """``npu`` where a name reports Ascend, else ``gpu``."""
+    """``npu`` where a name speaks of Ascend, else ``gpu``."""
     return "npu" if any("ASCEND" in name for name in variables) else "gpu"
 
 

@@ -95,7 +95,7 @@ def _commit_of(distribution: importlib.metadata.Distribution) -> str:
 
 
 def git_commit(folder: str) -> str:
-    """The commit that a folder, or one above it, has checked out; empty if that cannot be reported. Runs nothing."""
+    """The commit that a folder, or one above it, has checked out; empty if that is not known. Runs nothing."""
     folder = os.path.abspath(folder)
     while not os.path.lexists(os.path.join(folder, ".git")):
         if folder == os.path.dirname(folder):

@@ -122,7 +122,7 @@ def _parts(words: list[str]) -> tuple[int, tuple[list[str], list[str]]]:
         return 0, ([], [])
     first = script if begin is None else begin
     if script is None:
-        # A launcher without a script that can be reported: all that follows the last are options.
+        # A launcher without a script that can be recognised: all that follows the last are options.
         last = max(at for at, name in enumerate(names) if name in _LAUNCHERS or _PYTHON.fullmatch(name))
         return (2 if _PYTHON.fullmatch(names[last]) else 1), ([], words[last + 1 :])
     launchers = [at for at in range(first or 0, script) if names[at] in _LAUNCHERS]

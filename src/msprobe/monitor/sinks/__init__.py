@@ -10,7 +10,7 @@ from msprobe.monitor.measurements import Run, StepMetrics
 class Sink(Protocol):
     """Takes the measurements of a run, step by step, in the thread that writes.
 
-    Methods may raise: the writer says the error once, and goes on with the other sinks and the training. A sink with
+    Methods may raise: the writer reports the error once, and goes on with the other sinks and the training. A sink with
     an attribute ``is_first`` that is true has each step before all others.
     """
 

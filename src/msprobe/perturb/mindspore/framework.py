@@ -117,7 +117,7 @@ class MindSporeFramework:
         return ()
 
     def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
-        """See the protocol. Of views nobody says: an argument itself is known."""
+        """See the protocol. Views are not reported: an argument itself is known."""
         known = {id(one) for one in arguments}
         return any(id(one) in known for one in results)
 

@@ -106,7 +106,7 @@ def _own_graph() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_same, _same))
         if torch.is_anomaly_enabled():
-            # It would report to the program what is not its own.
+            # It would show the program what is not its own.
             stack.enter_context(torch.autograd.set_detect_anomaly(False))
         yield
 

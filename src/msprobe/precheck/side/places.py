@@ -77,7 +77,7 @@ class TakenOver:
         if not sizes.numel():
             return
         inputs = [one.detach().flatten() for one in given if one.is_floating_point() and not one.is_sparse]
-        # Almost all calls compute, which one element says.
+        # Almost all calls compute, which one element shows.
         value = sizes[0]
         found = sum(one.numel() for one in inputs) + new.numel() <= _MOST_SEARCHED
         found = found and any(bool(((one == value) | (one == -value)).any()) for one in inputs)

@@ -1,5 +1,5 @@
 """The commands of a script, and what surrounds them: branches, loops, functions. A script that is not well formed gives
-the commands that can be reported.
+the commands that can be recognised.
 """
 
 from __future__ import annotations
