@@ -12,6 +12,8 @@ from msprobe.lockstep.regions import NAMES, WORDS, Regions
 from msprobe.messages import said
 
 _MOST_NAMED = 200
+#: Words of a region that accounts of earlier versions have, and what they are called now.
+_NOW = {"untold": "unreported"}
 
 
 @dataclass
@@ -153,6 +155,7 @@ class Account:
 
 
 def _region(content: Mapping[str, Any]) -> dict[str, Any]:
+    content = {_NOW.get(word, word): found for word, found in content.items()}
     names = {word: [str(name) for name in content.get(word, ())] for word in NAMES}
     own = {"ends": dict(content["ends"]), "unit": float(content["unit"])}
     return {**names, **own, **{word: bool(content.get(word)) for word in WORDS}}

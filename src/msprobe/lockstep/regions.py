@@ -143,8 +143,8 @@ class Region:
     @property
     def unreported(self) -> list[str]:
         """The calls that no end accounts for, as nothing that was judged comes of what they make: of those of an
-        optimizer, each parameter's by themselves. Gradients, those of the optimizer too, and what modules return account
-        for all.
+        optimizer, each parameter's by themselves. Gradients, those of the optimizer too, and what modules return
+        account for all.
         """
         if any(not name.endswith(".forward") or name.startswith(_OF_MANY) for name in self.ends):
             return []

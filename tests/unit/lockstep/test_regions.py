@@ -237,6 +237,14 @@ def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
         assert healthy.explains(Suspect(finding, 0.0, clear=True)) is is_told
 
 
+def test_an_account_of_an_earlier_version_is_read_as_it_was_meant() -> None:
+    region = Region((), calls={"Tensor.__add__.0.forward": None}).to_json()
+    region["untold"] = ["Tensor.__add__.0.forward"]
+    del region["unreported"]
+    content = {**StepAccount().to_json(), "regions": [region]}
+    assert StepAccount.from_json(content).regions[0]["unreported"] == ["Tensor.__add__.0.forward"]
+
+
 @pytest.mark.parametrize(("weights", "is_excused"), [((), True), (("fc.weight",), False)])
 def test_a_gradient_may_take_another_way_but_weights_without_any_are_never_excused(
     weights: tuple[str, ...], is_excused: bool
