@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import pairwise
 from numbers import Number
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -136,7 +139,8 @@ def with_first(text: str, old: str, new: str) -> str:
 
 def in_language(text: str, language: Language) -> str:
     """A text in a language. What the catalogue does not have stays as it is; so does a word in a wording that is none
-    itself, as it may be a name: ``sum``, ``module``.
+    itself, as it may be a name: ``sum``, ``module``; and what stands in quotes, as a folder that is called
+    ``reference``.
     """
     if language == "en":
         return str(text)
@@ -144,11 +148,12 @@ def in_language(text: str, language: Language) -> str:
 
     if not isinstance(text, Wording):
         return WORDS.get(text, text)
+    quoted = _quoted(text.template, text.entry.names if text.entry is not None else ())
     values = [
         in_language(value, language)
-        if isinstance(value, Wording) or (isinstance(value, str) and _is_ours(value))
+        if isinstance(value, Wording) or (isinstance(value, str) and place not in quoted and _is_ours(value))
         else value
-        for value in text.values
+        for place, value in enumerate(text.values)
     ]
     template = _in_chinese(text.template) if text.entry is None else text.entry.text(language)
     return _filled(template, text.entry, values)
@@ -244,6 +249,18 @@ def _filled(template: str, entry: Entry | None, values: Iterable[object]) -> str
         return template.format(**dict(zip(entry.names, values, strict=True)))
     given = tuple(values)
     return template.format(*given) if given or entry is not None else template
+
+
+@lru_cache(4096)
+def _quoted(template: str, names: tuple[str, ...]) -> frozenset[int]:
+    """The places of the values that a template has in quotes."""
+    pieces = [*Formatter().parse(template), ("", None, None, None)]
+    fields = [(piece, then) for piece, then in pairwise(pieces) if piece[1] is not None]
+    found = set()
+    for number, ((before, field, _, form), then) in enumerate(fields):
+        if form == "r" or (before.endswith('"') and then[0].startswith('"')):
+            found.add(names.index(field) if field in names else int(field) if field and field.isdigit() else number)
+    return frozenset(found)
 
 
 def _is_ours(value: str) -> bool:

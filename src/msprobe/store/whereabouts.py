@@ -26,6 +26,10 @@ def where_instead(given: Path) -> str:
     except OSError:
         return ""
     # Names on a disk may hold anything; a message is one line of text.
+    return text.with_values(_in_one_line) if isinstance(text, Wording) else _in_one_line(text)
+
+
+def _in_one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "_" for letter in text)
 
 

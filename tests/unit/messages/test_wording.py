@@ -98,3 +98,9 @@ def test_the_language_is_that_of_the_variable_or_of_the_locale(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert language() == expected
+
+
+@pytest.mark.parametrize("name", ["candidate", "reference"])
+def test_a_folder_keeps_its_name_where_it_is_also_a_word(name: str) -> None:
+    assert f'"{name}"' in in_language(said("dump-missing", name), "zh")
+    assert name not in in_language(said("interrupted-in-step", name, 0), "zh")

@@ -10,7 +10,7 @@ from coded_texts import mentions
 
 from msprobe.cli import main
 from msprobe.errors import PathError
-from msprobe.messages import code_of
+from msprobe.messages import code_of, in_language
 from msprobe.store import whereabouts
 from msprobe.store.reader import open_dump
 from msprobe.store.writer import DumpWriter
@@ -144,3 +144,12 @@ def test_names_that_are_no_text_are_shown_on_one_line(tmp_path: Path) -> None:
     assert told.isprintable()
     told.encode()
     assert "a_b" in told
+
+
+def test_the_sentence_is_a_message_in_both_languages(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "step0" / "rank0").mkdir(parents=True)
+        (tmp_path / name / "step0" / "rank0" / "dump.json").write_text("{}")
+    text = whereabouts.where_instead(tmp_path / "missing")
+    assert mentions(text, "dumps-are-in")
+    assert "There are" not in in_language(text, "zh")
