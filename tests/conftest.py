@@ -83,6 +83,14 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before ``-m`` chooses: of long tables a share is for each change, and the rest for the night."""
+    from shares import share_out
+
+    share_out(items)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Garbage is looked for seldom, which takes a tenth of all time otherwise; as usual where memory is measured. What
     earlier files have left (compiled code, caches) is not looked through again by each test that collects garbage or

@@ -22,13 +22,15 @@ _RECORDER = ("capture", "store", "config", "pytorch")
 _BENCH = ("record.py", "precision.py")
 
 
-def recorded(pattern: Pattern, drawn: Draw, mode: str, precision: str, cache: Path) -> Pair:
-    """The pair from the cache; recorded, and put there, if it is not in it."""
+def recorded(
+    pattern: Pattern, drawn: Draw, mode: str, precision: str, cache: Path, references: Path | None = None
+) -> Pair:
+    """The pair from the cache; recorded, and put there, if it is not in it. ``references``: see :func:`record`."""
     place = cache / f"{pattern.id}-{mode}-{precision}-{_name(pattern, drawn, mode, precision)}"
     if not place.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as temporary:
-            record(pattern, drawn, mode, Path(temporary) / "pair", precision)
+            record(pattern, drawn, mode, Path(temporary) / "pair", precision, references)
             try:
                 os.rename(Path(temporary) / "pair", place)
             except OSError:  # another process was faster

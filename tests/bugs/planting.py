@@ -7,6 +7,7 @@ reference differ by what is planted and by nothing else. Words in edits that beg
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -160,40 +161,63 @@ def draw(pattern: Pattern, number: int, salt: str = "") -> Draw:
     """Draw sizes, seed, layer and choices; the same number gives the same draw."""
     generator = random.Random(f"{pattern.id} {number} {salt}")
     while True:
-        heads, kv_heads = generator.choice(_HEADS)
-        settings: dict[str, Any] = {
-            "seed": generator.randrange(10_000),
-            "layers": generator.randint(2, 4),
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "width": heads * generator.choice((8, 12, 16)),
-            "batch": generator.randint(2, 4),
-            "length": generator.choice((12, 16, 20, 24)),
-            "vocabulary": generator.choice((64, 80, 96)),
-        }
-        if pattern.program in _SIZES:
-            settings = {"seed": settings["seed"], **_SIZES[pattern.program](generator)}
-        elif pattern.program != "single":
-            settings = {"seed": settings["seed"], "layers": generator.randint(1, 3), "batch": generator.choice((4, 6))}
-            settings["width"] = generator.choice((16, 24, 32))
-            settings["length"] = generator.choice((8, 12))
-            settings["vocabulary"] = generator.choice((32, 48))
-        settings.update(pattern.settings)
-        words = {"@layer": str(generator.randrange(settings.get("layers", 1)))}
-        words["@rank"] = str(generator.randrange(max(1, pattern.world)))
-        # How many matrices the model of one process has: the embedding, and six in each layer.
-        words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
-        # Place of the layer's query weight among them, and how many parameters there are.
-        words["@last"] = str(settings.get("layers", 1) - 1)
-        words["@query"] = str(1 + 6 * int(words["@layer"]))
-        words["@total"] = str(3 + 16 * settings.get("layers", 0))
-        for name, choices in pattern.choices.items():
-            words[f"@{name}"] = generator.choice(choices)
-        if "which" in pattern.choices and pattern.program == "ranks":
-            words["@owner"] = words["@which"].rpartition(".")[0]
-            words["@place"] = str(_names_of_ranks(settings["layers"]).index(words["@which"]))
+        settings = {**_drawn_settings(pattern.program, generator), **pattern.settings}
+        words = _drawn_words(pattern, settings, generator)
         if pattern.suits is None or pattern.suits(settings, words):
             return Draw(number, settings, words)
+
+
+def small_draw(pattern: Pattern) -> Draw:
+    """A draw with at most two layers, whose sizes and seed are those of the other patterns of its program, wherever
+    they suit it: patterns that do not change the reference have one reference then.
+    """
+    for number in itertools.count():
+        settings = _drawn_settings(pattern.program, random.Random(f"{pattern.program} {number}"))
+        settings["layers"] = min(2, settings["layers"])
+        settings.update(pattern.settings)
+        words = _drawn_words(pattern, settings, random.Random(f"{pattern.id} {number}"))
+        if pattern.suits is None or pattern.suits(settings, words):
+            return Draw(number, settings, words)
+    raise AssertionError("one of endlessly many suits")
+
+
+def _drawn_settings(program: str, generator: random.Random) -> dict[str, Any]:
+    heads, kv_heads = generator.choice(_HEADS)
+    settings: dict[str, Any] = {
+        "seed": generator.randrange(10_000),
+        "layers": generator.randint(2, 4),
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "width": heads * generator.choice((8, 12, 16)),
+        "batch": generator.randint(2, 4),
+        "length": generator.choice((12, 16, 20, 24)),
+        "vocabulary": generator.choice((64, 80, 96)),
+    }
+    if program in _SIZES:
+        settings = {"seed": settings["seed"], **_SIZES[program](generator)}
+    elif program != "single":
+        settings = {"seed": settings["seed"], "layers": generator.randint(1, 3), "batch": generator.choice((4, 6))}
+        settings["width"] = generator.choice((16, 24, 32))
+        settings["length"] = generator.choice((8, 12))
+        settings["vocabulary"] = generator.choice((32, 48))
+    return settings
+
+
+def _drawn_words(pattern: Pattern, settings: Mapping[str, Any], generator: random.Random) -> dict[str, str]:
+    words = {"@layer": str(generator.randrange(settings.get("layers", 1)))}
+    words["@rank"] = str(generator.randrange(max(1, pattern.world)))
+    # How many matrices the model of one process has: the embedding, and six in each layer.
+    words["@matrices"] = str(1 + 6 * settings.get("layers", 0))
+    # Place of the layer's query weight among them, and how many parameters there are.
+    words["@last"] = str(settings.get("layers", 1) - 1)
+    words["@query"] = str(1 + 6 * int(words["@layer"]))
+    words["@total"] = str(3 + 16 * settings.get("layers", 0))
+    for name, choices in pattern.choices.items():
+        words[f"@{name}"] = generator.choice(choices)
+    if "which" in pattern.choices and pattern.program == "ranks":
+        words["@owner"] = words["@which"].rpartition(".")[0]
+        words["@place"] = str(_names_of_ranks(settings["layers"]).index(words["@which"]))
+    return words
 
 
 def _names_of_ranks(layers: int) -> list[str]:

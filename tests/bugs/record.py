@@ -9,14 +9,17 @@ fresh seeds and a fresh debugger.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.util
 import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,22 +69,59 @@ def debugger_settings(mode: str, place: Path) -> dict[str, Any]:
     return {"task": task, "level": "mix", task: {"summary_mode": summary}}
 
 
-def record(pattern: Pattern, drawn: Draw, mode: str, folder: Path, precision: str = "float32") -> Pair:
-    """Record both sides into ``folder``, which is emptied before."""
+def record(
+    pattern: Pattern,
+    drawn: Draw,
+    mode: str,
+    folder: Path,
+    precision: str = "float32",
+    references: Path | None = None,
+) -> Pair:
+    """Record both sides into ``folder``, which is emptied before. ``references``: a folder that keeps each reference;
+    a second pair with the same one gets a copy.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     pair = Pair(pattern, drawn, mode, folder, precision)
     for side, text in zip(SIDES, programs(pattern, drawn), strict=True):
-        place = folder / side
-        place.mkdir(parents=True)
-        (place / "program.py").write_text(text)
         world = pattern.world if side == "candidate" else pattern.reference_world or pattern.world
-        if world > 1:
-            ranks_run.record(place, dict(drawn.settings), mode, pattern.steps, world, precision)
+        recording = _Recording(text, dict(drawn.settings), mode, pattern.steps, world, precision)
+        if side == "reference" and references is not None:
+            shutil.copytree(recording.kept_in(references), folder / side)
         else:
-            record_side(place, dict(drawn.settings), mode, pattern.steps, precision=precision)
+            recording.record(folder / side)
         if side in pattern.headers:
-            tell_precision(place / "dump", pattern.headers[side])
+            tell_precision(folder / side / "dump", pattern.headers[side])
     return pair
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """What decides the recording of a program."""
+
+    text: str
+    settings: dict[str, Any]
+    mode: str
+    steps: int
+    world: int
+    precision: str
+
+    def record(self, place: Path) -> None:
+        place.mkdir(parents=True)
+        (place / "program.py").write_text(self.text)
+        if self.world > 1:
+            ranks_run.record(place, self.settings, self.mode, self.steps, self.world, self.precision)
+        else:
+            record_side(place, self.settings, self.mode, self.steps, precision=self.precision)
+
+    def kept_in(self, folder: Path) -> Path:
+        """The recording in ``folder``; made, if it is not there."""
+        name = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        if not (folder / name).is_dir():
+            with tempfile.TemporaryDirectory(dir=folder) as temporary:
+                self.record(Path(temporary) / name)
+                with contextlib.suppress(OSError):  # a different process was faster
+                    os.rename(Path(temporary) / name, folder / name)
+        return folder / name
 
 
 def tell_precision(dump: Path, told: Mapping[str, Any] | None) -> None:

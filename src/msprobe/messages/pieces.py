@@ -286,8 +286,8 @@ PIECES: tuple[Piece, ...] = (
     Piece("only-on-one-side", "finding side", "{finding}. Only the {side} does this", "{finding}。仅{side}如此"),
     Piece(
         "nothing-uses-it", "",
-        "they {}; no recorded call of this step uses it",
-        "它们{0}，本 step 采集的调用都没有再用到",
+        "this {}; no recorded call of this step uses it",
+        "这{0}，本 step 采集的调用都没有再用到",
     ),
     Piece("gradients-of-parameters", "", "gradient{} of {}{}", " {1}{2} 的梯度"),
     Piece("writes-to-gradients", "", "{} to the {}, which {} take{}", "{0}{1}，而 {2} 会使用这些梯度"),

@@ -127,6 +127,26 @@ MESSAGES: tuple[Message, ...] = (
         "{call}：键值缓存（KV cache）错开一个位置：{argument} 为 {candidate}，标杆侧为 {reference}",
     ),
     Message(
+        "D226", "before-the-step", "kind:structure", "call slot how",
+        "the candidate calls {call} before the step of the optimizer, the reference calls it after that step; {slot} differs{how}",
+        "待比对侧在优化器 step 之前调用 {call}，标杆侧在其之后调用；{slot} 不同{how}",
+    ),
+    Message(
+        "D227", "after-the-step", "kind:structure", "call slot how",
+        "the candidate calls {call} after the step of the optimizer, the reference calls it before that step; {slot} differs{how}",
+        "待比对侧在优化器 step 之后调用 {call}，标杆侧在其之前调用；{slot} 不同{how}",
+    ),
+    Message(
+        "D228", "written-before-the-step", "kind:structure", "call",
+        "the candidate calls {call} before the step of the optimizer, the reference calls it after that step; the gradients that the optimizer gets differ",
+        "待比对侧在优化器 step 之前调用 {call}，标杆侧在其之后调用；优化器得到的梯度不同",
+    ),
+    Message(
+        "D229", "written-after-the-step", "kind:structure", "call",
+        "the candidate calls {call} after the step of the optimizer, the reference calls it before that step; the gradients that the optimizer gets differ",
+        "待比对侧在优化器 step 之后调用 {call}，标杆侧在其之前调用；优化器得到的梯度不同",
+    ),
+    Message(
         "D301", "beyond-rounding", "cause:beyond", "what verb difference limit",
         "{what} {verb} by {difference} (relative); rounding explains {limit:.2g}. No single call differs by more than its inputs explain: the difference builds up",
         "{what}的相对差异为 {difference}，舍入误差能解释 {limit:.2g}。没有哪个调用的差异单独超出其输入所能解释的范围：差异是逐步累积的",

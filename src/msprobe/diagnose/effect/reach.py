@@ -18,6 +18,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
+from msprobe.diagnose.effect.losses import losses_difference, scalar_of
 from msprobe.diagnose.effect.results import changed_results
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
@@ -141,7 +142,7 @@ def reach_of(
     summed = summed or (
         bool(gradients)
         and (
-            results_difference(judged, bool(sizes)) <= effect.step_limit(judged.values())
+            results_difference(judged, bool(sizes), pairing, comparer) <= effect.step_limit(judged.values())
             or common_factor(gradients) is not None
         )
         and arrival_of(judged.values(), comparer).clean
@@ -157,7 +158,9 @@ def reach_of(
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
     if not summed:
-        reached.append((results_difference(judged, bool(sizes)), "the loss" if sizes else "the result"))
+        reached.append(
+            (results_difference(judged, bool(sizes), pairing, comparer), "the loss" if sizes else "the result")
+        )
     unit = effect.unit_of(judged.values())
     of_states, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
@@ -234,16 +237,22 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     return most
 
 
-def results_difference(judged: dict[Event, Judged], with_gradients: bool) -> float:
-    """The last results of the forward pass: the loss, or what the model returns where no gradients were recorded."""
+def results_difference(
+    judged: Mapping[Event, Judged], with_gradients: bool, pairing: Pairing, comparer: Comparer
+) -> float:
+    """How far the loss is apart, or what the model returns where no gradients were recorded.
+
+    The loss is the last scalar that both sides make by one call, or what their backward passes begin with: where one
+    side makes it of pieces, the first of these may be a piece, and where one side scales it, the second is a multiple.
+    """
     loss: Judged | None = None
     for one in judged.values():
-        outputs = one.event.outputs() if one.event.direction == "forward" else []
-        if len(outputs) == 1 and is_floating(outputs[0][1]):
-            result = outputs[0][1]
-            if result.get("shape") == [] and result.get("requires_grad") is True:
-                loss = one
+        if one.event.direction == "forward" and scalar_of(one.event) is not None:
+            loss = one
     changed = [] if with_gradients else changed_results(judged.values())
     if loss is not None:
         changed = loss.changed_outputs
-    return max((d.delta if d.what == "value" else math.inf for d in changed), default=0.0)
+    size = max((d.delta if d.what == "value" else math.inf for d in changed), default=0.0)
+    if size and loss is not None and (of_losses := losses_difference(pairing, comparer)) is not None:
+        return min(size, of_losses)
+    return size

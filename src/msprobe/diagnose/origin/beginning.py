@@ -118,7 +118,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
-    return results_difference(scene.judged, True) > allowed
+    return results_difference(scene.judged, True, scene.pairing, scene.comparer) > allowed
 
 
 def _computes(event: Event) -> bool:

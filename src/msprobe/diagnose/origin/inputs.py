@@ -15,6 +15,7 @@ from msprobe.diagnose.effect.reach import pair_of, results_difference
 from msprobe.diagnose.evidence import Because, NamedFact, SeenFact, Setting
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.argument import blame_argument
+from msprobe.diagnose.origin.around_step import look_at_order_around_step
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients import look_at_arriving_gradient
 from msprobe.diagnose.origin.gradients_taken import blame_gradient_on_its_way
@@ -44,6 +45,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     composed = event.is_module and not event.layer
     if composed and scene.has_calls and not difference.slot.startswith(("parameters", "buffers")):
         return  # the calls inside say more
+    if look_at_order_around_step(scene, judged, difference):
+        return
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
@@ -168,7 +171,9 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         facts=(SeenFact(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
-        matters=is_integer(difference.left) and scene.same_passes and results_difference(scene.judged, True) > 0.0,
+        matters=is_integer(difference.left)
+        and scene.same_passes
+        and results_difference(scene.judged, True, scene.pairing, scene.comparer) > 0.0,
         difference=difference,
     )
 

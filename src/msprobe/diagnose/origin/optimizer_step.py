@@ -105,6 +105,12 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         if found.event.direction == "gradient"
         for difference in found.changed_outputs
     }
+    delivered = {
+        parameter_name(found.event, slot)
+        for found in scene.judged.values()
+        if found.event.direction == "gradient"
+        for slot, _ in found.event.outputs()
+    }
     changed = scene.tainted & {"backward", "forward", "gradient"}
     crossing = scene.comparer.crossing
     if not crossing:
@@ -149,7 +155,7 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
                 text = said("gradients-clipped-with-loss-scale", scene.how(difference))
                 text += said("clipped-before-unscaling", scale, side)
                 cause = "scaled_clipping"
-            elif scene.seen.isdisjoint(("backward", "gradient")):
+            elif scene.seen.isdisjoint(("backward", "gradient")) or (delivered and name not in delivered):
                 text = said("gradient-of-unrecorded-backward", name, scene.how(difference))
                 cause, clear = None, tensor.is_another(difference, "unseen", unit=scene.comparer.unit_of_run)
             else:
@@ -161,10 +167,12 @@ def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dic
         elif field == "weight" and difference.what != "missing" and not scene.tainted:
             blame_weight(scene, judged, difference, name)
         elif field not in ("grad", "weight") and not scene.tainted:
+            # Where the gradients of the step before are apart by rounding, what it keeps of them is.
+            clear = scene.before.untouched or tensor.is_another(difference, "step_before")
             scene.say(
                 ("state", field), judged, "optimizer",
                 said("optimizer-state-differs", event.name, field, name, scene.how(difference)),
-                where=said("field-of-parameter", event.name, field, name), clear=True,
+                where=said("field-of-parameter", event.name, field, name), clear=clear,
                 facts=(NamedFact("parameter", name), Because("state"), NamedFact("field", field), SeenFact(difference)),
                 place=place,
             )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msprobe.diagnose.origin.argument import blame_argument, is_informative, look_at_silent_arguments
+from msprobe.diagnose.origin.around_step import look_for_writes_around_step
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
 from msprobe.diagnose.origin.cache_position import blame_cache_position
@@ -63,6 +64,8 @@ AFTER: tuple[Pass, ...] = (
     look_for_detached,
     # Gradients that arrive on one side only.
     look_for_missing_gradients,
+    # Writes of both sides, of which one makes them too late.
+    look_for_writes_around_step,
     # Writes of one side to what outlives the step.
     look_for_lone_writes,
     # A loss that both sides compute by other calls, between two frameworks.

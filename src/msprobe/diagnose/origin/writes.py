@@ -166,8 +166,10 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
     shaped = scene.is_gradient(Difference("", "value", target, target))
     if event.is_collective:
         return shaped
-    if not writes_in_place(event.stem) or event.stem.endswith(_BEGIN):
+    if not writes_in_place(event.stem):
         return False
+    if event.stem.endswith(_BEGIN) and target.get("requires_grad") is not True:
+        return False  # memory that is used again; a parameter stays
     return shaped or makers.of(target, event) is None
 
 

@@ -246,7 +246,16 @@ def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list
 
 
 def _exact(event: Event) -> Hashable:
-    return event.key
+    return event.key, _written_outside(event)
+
+
+def _written_outside(event: Event) -> Hashable:
+    """The shape of what a call outside of all modules writes to: a weight or a state, which is none of a different
+    shape. None of other calls.
+    """
+    if event.parent is not None or not writes_in_place(event.stem):
+        return None
+    return next((_shape(leaf) for _, leaf in event.inputs() if is_tensor(leaf)), None)
 
 
 def _shaped(event: Event) -> Hashable:
@@ -279,7 +288,7 @@ def _loose(event: Event) -> Hashable:
     if event.is_module:
         return f"module:{event.parts.owner}"
     if event.parts.kind == "api":
-        return operation(event.stem)
+        return operation(event.stem), _written_outside(event)
     return event.key
 
 

@@ -49,6 +49,13 @@ _WIDE = 0.01
 _OF_WIDE = 0.25
 
 
+def shows(size: float) -> bool:
+    """True if loss, gradients or weights are further apart than two units of single precision. Losses are in it,
+    and statistics of types with fewer digits are kept more exactly.
+    """
+    return size > 2 * units.FINE
+
+
 def unit_of(judged: Iterable[Judged]) -> float:
     """The unit of rounding that a run computes in: of its types, or of its products where that is coarser."""
     every = list(judged)

@@ -91,13 +91,18 @@ class Extent:
         """True if it is within rounding. Without values nothing is known of what a difference does."""
         return self.size <= self.allowed and self.known
 
+    @property
+    def shows(self) -> bool:
+        """True if the effect is larger than what a last digit or two make, which nothing can be concluded from."""
+        return effect.shows(max(self.size, self.later))
+
 
 #: When a suspect counts though what comes of it is within rounding.
 REASONS: tuple[Callable[[Suspect, Extent], bool], ...] = (
     # It is known to count: its effect is hidden, or comes later.
     lambda one, extent: one.matters,
     # Nothing differed before, no rounding explains it, and something comes of it.
-    lambda one, extent: one.decisive and extent.size > 0,
+    lambda one, extent: one.decisive and extent.shows,
     # Its inputs agree and cannot give this result, and something comes of it.
     lambda one, extent: is_wrong(one) and extent.size > 0,
     # Rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it.

@@ -1,0 +1,234 @@
+"""A training written in a second form, which computes the same, and mistakes as users make them around a step.
+
+Each pair is one small decoder, in float32 and wholly in bfloat16: three steps recorded on each side.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from unit.diagnose.real_pairs import Training, compare_trainings
+
+from msprobe.diagnose.findings import Verdict
+
+VOCABULARY, WIDTH, LENGTH, BATCH = 24, 16, 6, 4
+PRECISIONS = (torch.float32, torch.bfloat16)
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.attention = nn.Linear(WIDTH, 3 * WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        query, key, value = self.attention(self.norm(x)).chunk(3, -1)
+        x = x + F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.head(x + self.down(F.gelu(self.up(self.norm(x)))))  # type: ignore[no-any-return]
+
+
+def batch(number: int) -> Tensor:
+    return torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=torch.Generator().manual_seed(100 + number))
+
+
+def usual_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten())
+
+
+class Trained:
+    """A training as most are. Those below change one of its parts."""
+
+    model: nn.Module
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.model = Decoder().to(dtype)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
+
+    def backward(self, number: int) -> None:
+        tokens = batch(number)
+        self.optimizer.zero_grad()
+        self.loss(self.model(tokens[:, :-1]), tokens[:, 1:]).backward()
+
+    def step(self, number: int) -> None:
+        self.backward(number)
+        self.optimizer.step()
+
+    def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return usual_loss(scores, labels)
+
+
+def with_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> type[Trained]:
+    return type("WithLoss", (Trained,), {"loss": staticmethod(loss)})
+
+
+def kept(labels: Tensor) -> Tensor:
+    """The labels that count where some do not."""
+    return labels % 3 != 0
+
+
+class Following(Trained):
+    """With a second network whose weights are averages of those that are trained."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(dtype)
+        self.average = copy.deepcopy(self.model).requires_grad_(False)
+
+    def step(self, number: int) -> None:
+        super().step(number)
+        self.follow()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        for average, weight in zip(self.average.parameters(), self.model.parameters(), strict=True):
+            average.mul_(0.9).add_(weight, alpha=0.1)
+
+
+class FollowingByLerp(Following):
+    @torch.no_grad()
+    def follow(self) -> None:
+        for average, weight in zip(self.average.parameters(), self.model.parameters(), strict=True):
+            average.lerp_(weight, 0.1)
+
+
+class FollowingTooEarly(Following):
+    def step(self, number: int) -> None:
+        self.backward(number)
+        self.follow()
+        self.optimizer.step()
+
+
+class Clipped(Trained):
+    def step(self, number: int) -> None:
+        self.backward(number)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+        self.optimizer.step()
+
+
+class ClippedTooLate(Trained):
+    def step(self, number: int) -> None:
+        super().step(number)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+
+
+class Renewed(Trained):
+    """One parameter is written by a copy after each step."""
+
+    @torch.no_grad()
+    def step(self, number: int) -> None:
+        with torch.enable_grad():
+            super().step(number)
+        weight = self.model.embedding.weight  # type: ignore[union-attr]
+        weight.copy_(F.normalize(weight, dim=-1) * 3)  # type: ignore[arg-type,operator]
+
+
+class OneHot(Trained):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(dtype)
+        embedding: Any = self.model.embedding
+        embedding.forward = lambda tokens: F.one_hot(tokens, VOCABULARY).to(dtype) @ embedding.weight
+
+
+def by_sequence(scores: Tensor, labels: Tensor) -> Tensor:
+    return sum(F.cross_entropy(scores[i].float(), labels[i]) for i in range(BATCH)) / BATCH  # type: ignore[return-value]
+
+
+def by_token(scores: Tensor, labels: Tensor) -> Tensor:
+    return torch.stack([F.cross_entropy(scores[:, i].float(), labels[:, i]) for i in range(LENGTH)]).mean()
+
+
+def picked(scores: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(scores.flatten(0, 1).float()[kept(labels).flatten()], labels[kept(labels)])
+
+
+def ignored(scores: Tensor, labels: Tensor) -> Tensor:
+    return usual_loss(scores, labels.masked_fill(~kept(labels), -100))
+
+
+def chosen(scores: Tensor, labels: Tensor) -> Tensor:
+    return usual_loss(scores, torch.where(kept(labels), labels, torch.full_like(labels, -100)))
+
+
+def selected(scores: Tensor, labels: Tensor) -> Tensor:
+    every = F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten(), reduction="none")
+    return every.masked_select(kept(labels).flatten()).mean()
+
+
+def weighted(scores: Tensor, labels: Tensor) -> Tensor:
+    every = F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten(), reduction="none")
+    return (every * kept(labels).flatten()).sum() / kept(labels).sum()
+
+
+def gathered(scores: Tensor, labels: Tensor) -> Tensor:
+    scores = scores.float()
+    return (scores.logsumexp(-1) - scores.gather(-1, labels[..., None])[..., 0]).mean()
+
+
+def summed(scores: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten(), reduction="sum") / labels.numel()
+
+
+def verdict_of(folder: Path, candidate: type[Trained], reference: type[Trained], dtype: torch.dtype) -> Verdict:
+    def building(kind: type[Trained]) -> Callable[[], Training]:
+        def build() -> Training:
+            training = kind(dtype)
+            return training.model, training.step
+
+        return build
+
+    return compare_trainings(folder, building(candidate), building(reference), steps=3)
+
+
+USUAL = with_loss(usual_loss)
+#: Of these pairs both sides compute the same.
+SAME = {
+    "loss by sequence": (with_loss(by_sequence), USUAL),
+    "loss by token": (with_loss(by_token), USUAL),
+    "loss by its sum": (with_loss(summed), USUAL),
+    "loss by hand": (with_loss(gathered), USUAL),
+    "labels ignored or left out": (with_loss(ignored), with_loss(picked)),
+    "labels chosen or their losses": (with_loss(chosen), with_loss(selected)),
+    "losses weighted or left out": (with_loss(weighted), with_loss(selected)),
+    "an average by lerp": (FollowingByLerp, Following),
+    "an embedding by a product": (OneHot, Trained),
+}
+#: What is wrong in the first, the names of the finding in the order of the two, and of the two exchanged.
+WRONG = {
+    "an average of the weights before the step": (
+        (FollowingTooEarly, Following),
+        ("before-the-step", "after-the-step"),
+    ),
+    "clipped after the step": ((ClippedTooLate, Clipped), ("written-after-the-step", "written-before-the-step")),
+    "a weight written over": ((Renewed, Trained), ("extra-calls", "missing-calls")),
+}
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("name", SAME)
+def test_nothing_is_wrong_with_a_second_form(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    for number, pair in enumerate((SAME[name], SAME[name][::-1])):
+        verdict = verdict_of(tmp_path / str(number), *pair, dtype)
+        assert verdict.status in ("agree", "harmless"), [str(finding)[:300] for finding in verdict.findings]
+        # Nobody changed a weight.
+        assert {finding.kind for finding in verdict.findings}.isdisjoint(("weights", "initial_weights", "optimizer"))
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_done_at_the_wrong_moment_comes_first(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    pair, names = WRONG[name]
+    for number, (sides, wanted) in enumerate(zip((pair, pair[::-1]), names, strict=True)):
+        verdict = verdict_of(tmp_path / str(number), *sides, dtype)
+        assert verdict.status == "diverged"
+        first = verdict.findings[0]
+        assert (first.step, first.name) == (0, wanted)
