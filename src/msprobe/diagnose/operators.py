@@ -175,6 +175,8 @@ COMPARES_ELEMENTS = frozenset(
     hinge_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss cosine_embedding_loss
     """.split()
 )
+#: Each element of their result is made of all elements up to it.
+RUNNING = frozenset("cumsum cumprod logcumsumexp".split())
 #: Their arguments and their result are in one unit.
 SUMS_TERMS = frozenset("add sub rsub lerp cumsum diff cat stack hstack vstack dstack index_add scatter_add".split())
 #: Products whose first argument is added.

@@ -38,6 +38,15 @@ class RowDigests:
             found = self._known[key] = self._are_apart(*key)
         return found
 
+    def apart(self, left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
+        """The relative distance of two tensors that are :meth:`reordered`, 0 of others: their statistics say none."""
+        if not self.reordered(left, right):
+            return 0.0
+        mine, theirs = self._candidate.row(number_of(left)), self._reference.row(number_of(right))
+        if mine is None or theirs is None:
+            return 0.0
+        return distance(mine, theirs) / max(mine.norm, theirs.norm)
+
     def reorders(self, slots: Iterable[tuple[str, Any]]) -> bool:
         """True if one of these tensors, which the reference's call has with the same description, holds other
         elements there.

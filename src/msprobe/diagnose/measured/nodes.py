@@ -19,7 +19,7 @@ from msprobe.diagnose.measured.tables import ENDLESS, Made, Table, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.judge import is_of_another_node
 from msprobe.diagnose.tolerance.units import common_unit
@@ -189,10 +189,18 @@ def _node_of(
                 excused = excused or "results"
     if excused == "unset" and not results:
         excused = ""
+    if direction == "forward" and name in scales.PRODUCTS and _types(event) != _types(call.partner):
+        # One side rounds its factors, and each element of these is in many of the result.
+        fewest = min((one.count for one in floating[:2] if one.count), default=1)
+        results = [replace(one, alone=min(one.alone, fewest)) for one in results]
     generator = "" if floating else name
     return Node(
         event, name, direction, unit, tuple(results), kind_of(event) or "", excused, False, None, drawn_by, generator
     )
+
+
+def _types(event: Event) -> list[str]:
+    return [leaf["dtype"] for _, leaf in event.outputs() if is_tensor(leaf)]
 
 
 def _of_its_own(

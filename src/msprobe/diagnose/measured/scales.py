@@ -136,6 +136,10 @@ def argument_scale(
             # The squares of differences of roots are no more than the differences of what these are of.
             return max(smallest, scale * math.sqrt(argument.distance / math.sqrt(max(argument.count, 1))))
         return smallest
+    if direction == "forward" and operation in operators.RUNNING:
+        # Each element is in all sums from its own on: n errors that know nothing of each other make sqrt((n + 1) / 2)
+        # times as much. Rows do not say how long an axis is; it is no longer than the whole.
+        return (scale or argument.norm) / math.sqrt((max(argument.count, 1) + 1) / 2.0)
     if direction == "forward" and operation in TERMS:
         spread = math.sqrt(max(1.0, result.count / max(argument.count, 1)))
         shrunk = result.count / argument.count if operation == "mean" and argument.count and result.count else 1.0

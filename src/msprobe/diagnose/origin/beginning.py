@@ -118,7 +118,22 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
+    # The loss has the roundings of all calls that one side alone makes on the way to it.
+    allowed = _of_roundings(scene, [*_made_outside(scene), judged.event, judged.partner])
     return results_difference(scene.judged, True, scene.pairing, scene.comparer) > allowed
+
+
+def _made_outside(scene: Scene) -> list[Event]:
+    """The calls of one side alone that stand outside of all modules, before the step of the optimizer."""
+    sides = ((scene.pairing.candidate, scene.pairing.alone()), (scene.pairing.reference, scene.pairing.missing()))
+    return [
+        one
+        for timeline, events in sides
+        for one in events
+        if one.direction == "forward"
+        and one.module is None
+        and not (timeline.optimizers and one.index > timeline.optimizers[0].index)
+    ]
 
 
 def _computes(event: Event) -> bool:

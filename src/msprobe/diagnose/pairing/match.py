@@ -148,6 +148,11 @@ def _could_be_one(event: Event, partner: Event) -> bool:
     return _shape(first[0]) == _shape(first[1])
 
 
+def _is_inside(event: Event) -> bool:
+    """True for a call in a module, which may write to activations of another batch; outside are weights and states."""
+    return event.parent is not None
+
+
 def pair_inside(pairing: Pairing, candidate: Event, reference: Event) -> None:
     """Pair what runs inside two events that are taken for each other."""
     _pair_calls(pairing, _calls(candidate), _calls(reference))
@@ -189,11 +194,13 @@ def _pair_calls(pairing: Pairing, left: Sequence[Event], right: Sequence[Event])
         if len(matched) < max(len(a), len(b)):
             # Something is there on one side only: what the others take says which it is.
             matched = _refine(a, b, (_valued, _shaped, _exact))
+            matched = [(i, j) for i, j in matched if _is_inside(a[i]) or _could_be_one(a[i], b[j])]
         for i, j in matched:
             pairing.add(a[i], b[j])
             todo.append((_calls(a[i]), _calls(b[j])))
         for rest_a, rest_b in _gaps(a, b, matched):
             loosely = _refine(rest_a, rest_b, (_local, _loose))
+            loosely = [(i, j) for i, j in loosely if _is_inside(rest_a[i]) or _could_be_one(rest_a[i], rest_b[j])]
             for i, j in loosely:
                 pairing.add(rest_a[i], rest_b[j], loose=True)
                 todo.append((_calls(rest_a[i]), _calls(rest_b[j])))
@@ -246,16 +253,7 @@ def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list
 
 
 def _exact(event: Event) -> Hashable:
-    return event.key, _written_outside(event)
-
-
-def _written_outside(event: Event) -> Hashable:
-    """The shape of what a call outside of all modules writes to: a weight or a state, which is none of a different
-    shape. None of other calls.
-    """
-    if event.parent is not None or not writes_in_place(event.stem):
-        return None
-    return next((_shape(leaf) for _, leaf in event.inputs() if is_tensor(leaf)), None)
+    return event.key
 
 
 def _shaped(event: Event) -> Hashable:
@@ -288,7 +286,7 @@ def _loose(event: Event) -> Hashable:
     if event.is_module:
         return f"module:{event.parts.owner}"
     if event.parts.kind == "api":
-        return operation(event.stem), _written_outside(event)
+        return operation(event.stem)
     return event.key
 
 

@@ -327,6 +327,8 @@ def judge(
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.input_difference = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
     for one in arriving:
+        if one.delta == 0.0 and is_tensor(one.left) and is_tensor(one.right):
+            judged.input_difference = max(judged.input_difference, comparer.rows.apart(one.left, one.right))
         if not_finite(one.left) and math.isfinite(one.delta):
             # A mask of infinities hides the statistics of what is beside them; what it was made from says more.
             judged.input_difference = max(judged.input_difference, of_maker(one.left))
