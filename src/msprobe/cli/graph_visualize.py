@@ -148,7 +148,7 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     if missing:
         raise UsageError(said("rank-size-needs-more", joined(" and ", missing), "is" if len(missing) == 1 else "are"))
     sides = 1 if args.golden_path is None else 2
-    found = []
+    layouts = []
     for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):
         fields = {}
         for name in _SIZES:
@@ -159,5 +159,5 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
                 word = said("one-value") if sides == 1 else said("a-value-for-each-side")
                 raise UsageError(said("rank-size-values", name, word, len(values)))
             fields[name] = values[side]
-        found.append(Layout.of(fields, where))
-    return tuple(found)
+        layouts.append(Layout.of(fields, where))
+    return tuple(layouts)

@@ -119,8 +119,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _status(answer: OverflowAnswer, fail_on: str) -> int:
     """0 whatever was found, but with ``--fail-on found``; 2 where nothing was and not all of the dump was searched."""
-    found = bool(answer.nodes)
-    return CLEAN if found and fail_on == "never" else answer.coverage.status(found)
+    has_nodes = bool(answer.nodes)
+    return CLEAN if has_nodes and fail_on == "never" else answer.coverage.status(has_nodes)
 
 
 def _asked(args: argparse.Namespace) -> Asked:

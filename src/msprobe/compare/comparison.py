@@ -123,10 +123,10 @@ def _judge(
     failing = np.zeros(rows, np.bool_)
     colouring = Colouring(np.zeros(rows, np.uint8), {})
     if tensors is not None:
-        verdict = [verdicts.accuracy(found) for found in tensors]
-        for row, found in enumerate(tensors):
-            if found.notes:
-                messages[row] = list(found.notes)
+        verdict = [verdicts.accuracy(measured) for measured in tensors]
+        for row, measured in enumerate(tensors):
+            if measured.notes:
+                messages[row] = list(measured.notes)
         for row in np.flatnonzero(statistics.new_nonfinite).tolist():
             if verdict[row] in (verdicts.NONE, verdicts.YES):
                 verdict[row] = verdicts.NO
@@ -174,8 +174,8 @@ def _digest_verdicts(ours: Rows, theirs: Rows, pairing: Pairing, shapes: npt.NDA
 
 def _shape_failures(pairing: Pairing, agree: Agreement) -> npt.NDArray[np.bool_]:
     """Partners of another shape, or of which one is null."""
-    found: npt.NDArray[np.bool_] = pairing.matched & (~agree.shape | agree.null)
-    return found
+    failed: npt.NDArray[np.bool_] = pairing.matched & (~agree.shape | agree.null)
+    return failed
 
 
 def _statistics_verdicts(
@@ -189,13 +189,13 @@ def _statistics_verdicts(
     beyond = statistics.beyond_noise
     new_nonfinite = statistics.new_nonfinite
     for row in np.flatnonzero(statistics.warning).tolist():
-        of_row = messages.setdefault(row, [])
+        row_messages = messages.setdefault(row, [])
         if new_nonfinite[row]:
-            of_row.append(said("target-not-finite"))
+            row_messages.append(said("target-not-finite"))
         else:
-            of_row.append(said("check-this-api"))
+            row_messages.append(said("check-this-api"))
             if not beyond[row]:
-                of_row.append(said("within-rounding-of-inputs"))
+                row_messages.append(said("within-rounding-of-inputs"))
     return list(map(str, verdict))
 
 

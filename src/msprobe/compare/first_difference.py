@@ -85,14 +85,14 @@ def differing_rows(comparison: Comparison) -> Mask:
         extra = np.array([slot in ("output.4", "output.5") for slot in ours.slot], np.bool_)
         made &= ~(attention[ours.entry] & extra)
     if comparison.mode == "md5":
-        found = made & np.array([word == DIFFERENT for word in comparison.verdict], np.bool_)
+        is_different = made & np.array([word == DIFFERENT for word in comparison.verdict], np.bool_)
     else:
         measures = comparison.statistics
         with np.errstate(invalid="ignore"):
             relative = np.where(measures.difference == 0, 0.0, measures.relative)
             off = (measures.comparable & (relative > _MOST_RELATIVE)).any(axis=0)
-        found = made & (off | measures.new_nonfinite | ~comparison.agreement.shape)
-    return np.asarray(found)
+        is_different = made & (off | measures.new_nonfinite | ~comparison.agreement.shape)
+    return np.asarray(is_different)
 
 
 def is_communication(name: str) -> bool:
@@ -107,7 +107,7 @@ def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Spe
     """
     rows, part = comparison.candidate, comparison.parts[0]
     known = {_number_of(name): name for name in ranks}
-    found: Speaks = {}
+    speakers: Speaks = {}
     ends = np.append(rows.starts, len(rows))[1:]
     for first, end in zip(rows.starts.tolist(), ends.tolist(), strict=True):
         name = rows.entries[int(rows.entry[first])]
@@ -119,8 +119,8 @@ def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Spe
         speaks = {known[number] for number in numbers if number in known}
         if not speaks:
             speaks = set(ranks) if kind.lstrip("i") not in _PARTNER_SLOTS else set()
-        found[name] = (kind.lstrip("i_"), frozenset(speaks | {rank}))
-    return found
+        speakers[name] = (kind.lstrip("i_"), frozenset(speaks | {rank}))
+    return speakers
 
 
 def _partners(rows: Rows, places: range, kind: str) -> list[int]:
@@ -209,14 +209,14 @@ def first_differences(comparisons: Mapping[str, Comparison]) -> list[FirstDiffer
     ranks = list(calls)
     speaks = {rank: participants(comparison, ranks, rank) for rank, comparison in comparisons.items()}
     times = communication_times(calls, speaks)
-    found = []
+    differences = []
     for rank, own in calls.items():
         for call, time in zip(own, times[rank], strict=True):
             if call.differs:
                 # A communication comes after all calls of its time, on whatever rank.
-                found.append(((time, call.communication), FirstDifference(rank, call.name, time)))
+                differences.append(((time, call.communication), FirstDifference(rank, call.name, time)))
                 break
-    if not found:
+    if not differences:
         return []
-    least = min(key for key, _ in found)
-    return [difference for key, difference in found if key == least]
+    least = min(key for key, _ in differences)
+    return [difference for key, difference in differences if key == least]

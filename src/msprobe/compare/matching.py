@@ -42,8 +42,8 @@ class Pairing:
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
         """True for rows that have a partner."""
-        found: npt.NDArray[np.bool_] = self.partner >= 0
-        return found
+        matched: npt.NDArray[np.bool_] = self.partner >= 0
+        return matched
 
     @property
     def reference_only(self) -> npt.NDArray[np.int64]:

@@ -119,9 +119,9 @@ def _beyond_noise(
     good as the rounding of what went into it.
     """
     rows = np.flatnonzero(large.any(axis=0))
-    found = np.zeros(len(candidate), np.bool_)
+    is_beyond = np.zeros(len(candidate), np.bool_)
     if not len(rows):
-        return found
+        return is_beyond
     rms = _rms(candidate)
     rms_there = _rms(reference)
     partner = pairing.partner
@@ -140,15 +140,15 @@ def _beyond_noise(
         size = np.abs(difference[statistic, rows])
         scale = np.where(np.isfinite(scales[statistic]), scales[statistic], 0.0)
         counts = (size > WARNING_RATIO * scale) & (size > floors[statistic])
-        found[rows] |= large[statistic, rows] & (counts | ~tensor)
-    return found
+        is_beyond[rows] |= large[statistic, rows] & (counts | ~tensor)
+    return is_beyond
 
 
 def _rms(rows: Rows) -> Numbers:
     """Root mean square of the elements, NaN where the norm is not known."""
-    found: Numbers = np.abs(rows.numbers[3]) / np.sqrt(np.maximum(rows.elements, 1))
-    found[~rows.is_tensor] = np.nan
-    return found
+    rms: Numbers = np.abs(rows.numbers[3]) / np.sqrt(np.maximum(rows.elements, 1))
+    rms[~rows.is_tensor] = np.nan
+    return rms
 
 
 def _largest_of_entry(rows: Rows, values: Numbers) -> Numbers:

@@ -41,8 +41,8 @@ class Measures:
         """The measures of two arrays."""
         if self.views and target.shape != bench.shape and target.size == bench.size:
             target = target.reshape(bench.shape)
-        found = measure_tensors(target, bench, self.form)
-        return found if self.own is None else replace(found, own=self.own.measure(target, bench))
+        measures = measure_tensors(target, bench, self.form)
+        return measures if self.own is None else replace(measures, own=self.own.measure(target, bench))
 
 
 def measure_values(
@@ -55,19 +55,19 @@ def measure_values(
     jobs: int = 1,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
-    found: list[TensorMeasures | None] = [None] * len(candidate)
+    measures_of_rows: list[TensorMeasures | None] = [None] * len(candidate)
     work: list[_Item] = []
     for row, partner in enumerate(pairing.partner.tolist()):
         if partner < 0:
-            found[row] = all_six(UNSUPPORTED, NO_PARTNER)
+            measures_of_rows[row] = all_six(UNSUPPORTED, NO_PARTNER)
             continue
         ours, theirs = candidate.data_name[row], reference.data_name[partner]
         if ours is None and theirs is None:
-            found[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
+            measures_of_rows[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
         elif ours is None:
-            found[row] = all_six(UNSUPPORTED, said("target-without-data-file"))
+            measures_of_rows[row] = all_six(UNSUPPORTED, said("target-without-data-file"))
         elif theirs is None:
-            found[row] = all_six(UNSUPPORTED, said("bench-without-data-file"))
+            measures_of_rows[row] = all_six(UNSUPPORTED, said("bench-without-data-file"))
         else:
             work.append((row, ours, theirs))
 
@@ -77,8 +77,8 @@ def measure_values(
         return row, _with_types(found_here, agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
-        found[row] = result
-    return [result for result in found if result is not None]
+        measures_of_rows[row] = result
+    return [result for result in measures_of_rows if result is not None]
 
 
 def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> Iterator[_Result]:
@@ -111,13 +111,13 @@ def is_unreadable(note: str) -> bool:
 
 
 def _with_types(
-    found: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: Pairing
+    measures: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: Pairing
 ) -> TensorMeasures:
     if agree.dtype[row] not in (FAMILY, DIFFERENT):
-        return found
+        return measures
     types = candidate.dtypes[candidate.dtype[row]], reference.dtypes[reference.dtype[int(pairing.partner[row])]]
     note = said("element-types-differ", *types)
-    return replace(found, notes=(*found.notes, note))
+    return replace(measures, notes=(*measures.notes, note))
 
 
 def _without_files(candidate: Rows, reference: Rows, row: int, partner: int) -> Iterator[str]:

@@ -93,19 +93,19 @@ class _Reader:
             self._refuse(node, problem.problem)
 
     def _object(self, node: yaml_text.Node, path: FieldPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         pairs = yaml_text.merged(node) if self._typed else node.value  # <<: *defaults
         for key_node, value_node in pairs:
             if key_node.kind != "scalar":
                 self._refuse(key_node, said("yaml-name-wrong"))
             key = str(key_node.value)
             inner = (*path, key)
-            if key in found:
+            if key in fields:
                 self._duplicates.append(DuplicateKey(inner, self._positions[inner], _position(key_node)))
-                forget_fields(self._positions, inner, found[key])
+                forget_fields(self._positions, inner, fields[key])
             self._positions[inner] = _position(key_node)
-            found[key] = self._value(value_node, inner)
-        return found
+            fields[key] = self._value(value_node, inner)
+        return fields
 
     def _refuse(self, node: yaml_text.Node, text: str) -> NoReturn:
         place = _position(node)

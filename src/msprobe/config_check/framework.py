@@ -92,7 +92,7 @@ def framework(name: object) -> Framework:
     return cast("Framework", importlib.import_module(_HOMES[name]).FRAMEWORK)
 
 
-def features(values: Mapping[str, Any], one: Framework) -> tuple[dict[str, Any], dict[str, str]]:
+def features(values: Mapping[str, Any], framework_used: Framework) -> tuple[dict[str, Any], dict[str, str]]:
     """Nested arguments as mindstudio-probe writes them, and the digests of their tensors by path (``args.0``).
 
     A tensor becomes its statistics, a list or tuple a dict by index, a dict one by key, anything else an empty text.
@@ -108,20 +108,20 @@ def features(values: Mapping[str, Any], one: Framework) -> tuple[dict[str, Any],
             inner = tree.items()
         if inner is None or depth > _MOST_DEPTH:
             return ""
-        found: dict[str, Any] = {}
+        copy: dict[str, Any] = {}
         for key, value in inner:
-            if one.is_tensor(value):
+            if framework_used.is_tensor(value):
                 tensors.append((f"{path}.{key}", value))
-                places.append((found, str(key)))
-                found[str(key)] = ""
+                places.append((copy, str(key)))
+                copy[str(key)] = ""
             else:
-                found[str(key)] = grown(value, f"{path}.{key}", depth + 1)
-        return found
+                copy[str(key)] = grown(value, f"{path}.{key}", depth + 1)
+        return copy
 
     result = {name: grown(tree, name, 0) for name, tree in values.items()}
     digests: dict[str, str] = {}
     for (path, _), (where, key), measured in zip(
-        tensors, places, one.measure([tensor for _, tensor in tensors]), strict=True
+        tensors, places, framework_used.measure([tensor for _, tensor in tensors]), strict=True
     ):
         if measured is not None:
             where[key] = measured.statistics

@@ -37,7 +37,7 @@ class _MindSpore:
 
     def models_of(self, model: Any) -> list[Any]:
         models = list(model) if isinstance(model, (list, tuple)) else [model]
-        if not models or not all(isinstance(one, nn.Cell) for one in models):
+        if not models or not all(isinstance(one_model, nn.Cell) for one_model in models):
             raise InvalidInputError(said("config-check-of-wrong-cell", type(model).__name__))
         return models
 
@@ -84,19 +84,19 @@ class _MindSpore:
         return [_measured(tensor) for tensor in tensors]
 
     def generator_states(self) -> dict[str, str]:
-        found = {"mindspore.seed": str(mindspore.get_seed())}
+        states = {"mindspore.seed": str(mindspore.get_seed())}
         state = getattr(mindspore, "get_rng_state", None)
         if state is not None and not in_graph_mode():
-            found["mindspore"] = digest(state().asnumpy().tobytes())
-        return found
+            states["mindspore"] = digest(state().asnumpy().tobytes())
+        return states
 
     def dropout(self, models: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        found = {}
+        dropouts = {}
         for name, cell in _cells(models):
             p = vars(cell).get("p", 1 - vars(cell)["keep_prob"] if "keep_prob" in vars(cell) else None)
             if "dropout" in type(cell).__name__.lower() and isinstance(p, (int, float)):
-                found[name] = {"p": float(p), "training": bool(cell.training)}
-        return found
+                dropouts[name] = {"p": float(p), "training": bool(cell.training)}
+        return dropouts
 
 
 def _cells(models: Sequence[Any]) -> Iterable[tuple[str, Any]]:

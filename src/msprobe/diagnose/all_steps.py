@@ -61,7 +61,7 @@ class Steps:
 
     def __init__(
         self,
-        one: Dump,
+        first: Dump,
         other: Dump,
         healthy: dict[Place, Dump],
         place: PlaceOfWork,
@@ -69,8 +69,8 @@ class Steps:
         mappings: Mappings | None,
         keep: Keep | None = None,
     ) -> None:
-        self._dumps = one, other
-        self._steps = len(one.steps), len(other.steps)
+        self._dumps = first, other
+        self._steps = len(first.steps), len(other.steps)
         self._healthy = healthy
         self._place = place
         self._workers = workers
@@ -110,10 +110,10 @@ class Steps:
         return settle_exchanges(with_first_suspects(results))
 
     def _tasks(self, step: StepPair) -> list[Task]:
-        one, other = self._dumps
+        first, other = self._dumps
         return [
             Task(
-                one.only(step.candidate, rank),
+                first.only(step.candidate, rank),
                 other.only(step.reference, twin),
                 self._healthy.get((step.reference, twin)),
                 self._first and step.candidate in (None, 0),

@@ -157,10 +157,10 @@ def _compare_timelines(
         step=left.step,
         rank=left.rank,
         # In lockstep it is asked which call each of them is about.
-        suspects=[one if task.isolated else one.without_pair() for one in scene.ledger.in_order()],
+        suspects=[suspect if task.isolated else suspect.without_pair() for suspect in scene.ledger.in_order()],
         reach=reach,
         tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
-        doubts=[one.without_pair() for one in scene.ledger.doubts],
+        doubts=[suspect.without_pair() for suspect in scene.ledger.doubts],
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),
         notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *paired.unseen],
@@ -189,10 +189,10 @@ def _exchanged(scene: Scene) -> dict[str, Any]:
     if scene.by_rows is None:
         return {}
     put_in: dict[tuple[str, tuple[int, ...]], array[float]] = {}
-    for one in scene.by_rows.exchanges:
-        put_in.setdefault(one.key, array("d")).extend((one.distance, one.coherent))
+    for exchange in scene.by_rows.exchanges:
+        put_in.setdefault(exchange.key, array("d")).extend((exchange.distance, exchange.coherent))
     nobody: Any = None
-    waiting = {one.node.event.name: replace(one.node, event=nobody) for one in scene.by_rows.waiting}
+    waiting = {waiting.node.event.name: replace(waiting.node, event=nobody) for waiting in scene.by_rows.waiting}
     return {"put_in": put_in, "waiting": waiting}
 
 

@@ -106,8 +106,8 @@ class JsonPlaces:
                 raise InvalidInputError(said("json-is-no-utf8", self._source, place)) from problem
 
     def _blank(self, at: int) -> int:
-        found = _BLANK.match(self._text, at)
-        return at if found is None else found.end()
+        match = _BLANK.match(self._text, at)
+        return at if match is None else match.end()
 
     def _broken(self, problem: BaseException) -> InvalidInputError:
         if isinstance(problem, StopIteration):

@@ -113,10 +113,10 @@ def load_all(data: str | bytes, source: object, *, ignores_tags: bool = False, l
 
 def load(data: str | bytes, source: object, *, limits: Limits = SETTINGS) -> Any:
     """The value of a text of one document, None where it is empty. Raises YamlError, BudgetError."""
-    found = load_all(data, source, limits=limits)
-    if len(found) > 1:
-        raise YamlError.at(source, said("yaml-documents", len(found)))
-    return found[0] if found else None
+    loaded = load_all(data, source, limits=limits)
+    if len(loaded) > 1:
+        raise YamlError.at(source, said("yaml-documents", len(loaded)))
+    return loaded[0] if loaded else None
 
 
 def scalar(node: Node, source: object, limits: Limits = SETTINGS) -> Any:
@@ -142,10 +142,10 @@ def merged(node: Node) -> list[tuple[Node, Node]]:
             own.append((key, value))
             continue
         several = value.value if value.kind == "sequence" else [value]
-        for one in reversed(several):
-            if one.kind != "mapping":
-                raise YamlError.at("<<", said("yaml-merges-objects"), one.line, one.column)
-            inherited += merged(one)
+        for mapping in reversed(several):
+            if mapping.kind != "mapping":
+                raise YamlError.at("<<", said("yaml-merges-objects"), mapping.line, mapping.column)
+            inherited += merged(mapping)
     return [*inherited, *own] if inherited else own
 
 
@@ -163,11 +163,11 @@ class _Composer:
         while not isinstance(event := self.loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 self.anchors = {}
-                found = self.document()
+                document = self.document()
                 mark: Any = event.start_mark
-                found.begins = (mark.line + 1, mark.column + 1)
-                if not (found.kind == "scalar" and found.is_plain and not found.value):
-                    yield found
+                document.begins = (mark.line + 1, mark.column + 1)
+                if not (document.kind == "scalar" and document.is_plain and not document.value):
+                    yield document
 
     def document(self) -> Node:
         """The tree of a document: a stack of what is open, so that no depth of the text is one of calls."""
@@ -191,8 +191,8 @@ class _Composer:
             else:  # the end of a collection
                 node, held = stack.pop()
                 node.is_open = False
-                node.size = 1 + sum(one.size for one in held)
-                node.depth = 1 + max((one.depth for one in held), default=0)
+                node.size = 1 + sum(child.size for child in held)
+                node.depth = 1 + max((child.depth for child in held), default=0)
                 self.budget.check_depth(len(stack) + node.depth)
                 node.value = held if node.kind == "sequence" else list(zip(held[::2], held[1::2], strict=True))
             if not stack:
@@ -239,13 +239,13 @@ class _Values:
         if node.kind == "scalar":
             return scalar(node, self.source, self.limits)
         if node.kind == "sequence":
-            return [self.value(one) for one in node.value]
-        found: dict[Any, Any] = {}
+            return [self.value(child) for child in node.value]
+        mapping: dict[Any, Any] = {}
         for key, value in merged(node):
             if key.kind != "scalar":
                 raise YamlError.at(self.source, said("yaml-name-wrong"), key.line, key.column)
-            found[self.value(key)] = self.value(value)
-        return set(found) if tag == f"{_PLAIN}set" else found
+            mapping[self.value(key)] = self.value(value)
+        return set(mapping) if tag == f"{_PLAIN}set" else mapping
 
 
 def _resolved(value: str) -> str:

@@ -76,13 +76,13 @@ def measure(gradient: Gradient, probe: GradientProbe) -> tuple[GradientRow, Arra
 
 def _numbers(flat: Array, address: int) -> dict[str, Any]:
     if native.numbers is None:
-        found = numbers_of(flat, frozenset(("max", "min", "norm")))
-        if found.get("nan"):
+        numbers = numbers_of(flat, frozenset(("max", "min", "norm")))
+        if numbers.get("nan"):
             with np.errstate(all="ignore"):
                 finite = flat[~np.isnan(flat)]
-            found["max"] = finite.max().item() if finite.size else -math.inf
-            found["min"] = finite.min().item() if finite.size else math.inf
-        return found
+            numbers["max"] = finite.max().item() if finite.size else -math.inf
+            numbers["min"] = finite.min().item() if finite.size else math.inf
+        return numbers
     return native.numbers(address, flat.size, _KINDS[flat.itemsize], 0, 0)
 
 

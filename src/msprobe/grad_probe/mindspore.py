@@ -73,17 +73,17 @@ class GradientProbe(Observer):
     def before(self, event: Event) -> None:
         """An optimizer is about to step."""
         if event.optimizer is self._optimizer and self.probe.is_wanted(RANKS.current()):  # type: ignore[attr-defined]
-            for place, (name, found) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
+            for place, (name, optimized) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
                 if name not in self._wanted:
                     continue
-                if found.gradient is None:
+                if optimized.gradient is None:
                     log.once(("grad is None", name), "info", said("gradient-is-none", name))
                     continue
                 try:
-                    entry = self._entry(name, found.gradient)
+                    entry = self._entry(name, optimized.gradient)
                 except Exception as error:
-                    entry = self.probe.skipped(name, found.gradient, error)
-                self.probe.add(place, entry, 1000 + int(getattr(found.gradient, "size", 0)))
+                    entry = self.probe.skipped(name, optimized.gradient, error)
+                self.probe.add(place, entry, 1000 + int(getattr(optimized.gradient, "size", 0)))
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped."""

@@ -71,9 +71,9 @@ def read_compare_file(path: StrPath) -> CompareFile:
     read = read_declared(_FILE, ConfigSource(name, parsed(path), {}), "the file", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)
-    found: _GraphFile = read.value
-    layouts = _layouts(found.parallel_merge, name, found.bench_path is not None)
-    return CompareFile(found.npu_path, found.bench_path, layouts)
+    fields: _GraphFile = read.value
+    layouts = _layouts(fields.parallel_merge, name, fields.bench_path is not None)
+    return CompareFile(fields.npu_path, fields.bench_path, layouts)
 
 
 def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:
@@ -83,11 +83,11 @@ def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:
             needed = '{"npu": {"rank_size": ..., "tp": ..., "pp": ...}}'
             log.warning(said("parallel-merge-wrong", name, needed))
         return ()
-    found = []
+    layouts = []
     for side in ("npu", "bench")[: 2 if compares else 1]:
         fields = given.get(side)
         where = f'compare file "{name}": parallel_merge.{side}'
         if not isinstance(fields, Mapping):
             raise InvalidInputError(said("layout-is-no-object", where))
-        found.append(Layout.of(fields, where))
-    return tuple(found)
+        layouts.append(Layout.of(fields, where))
+    return tuple(layouts)

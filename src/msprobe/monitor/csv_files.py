@@ -78,10 +78,10 @@ class Table:
 
 def parse_file_name(name: str) -> FileName | None:
     """``grad_reduced_0-9.csv`` in its parts; None if it is no file of a quantity."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return FileName(found["quantity"], int(found["first"]), int(found["last"]), int(found["part"] or 1))
+    return FileName(match["quantity"], int(match["first"]), int(match["last"]), int(match["part"] or 1))
 
 
 def file_name(quantity: str, first: int, last: int, part: int = 1) -> str:
@@ -91,12 +91,12 @@ def file_name(quantity: str, first: int, last: int, part: int = 1) -> str:
 
 def quantities_of(folder: StrPath) -> dict[str, list[Path]]:
     """The csv files of each quantity in a run's folder, in the order of their steps."""
-    found: dict[str, list[tuple[tuple[int, int, int], Path]]] = {}
+    files: dict[str, list[tuple[tuple[int, int, int], Path]]] = {}
     for path in files_of(folder):
         name = parse_file_name(path.name)
         if name is not None:
-            found.setdefault(name.quantity, []).append(((name.first, -name.last, name.part), path))
-    return {quantity: [path for _, path in sorted(files)] for quantity, files in found.items()}
+            files.setdefault(name.quantity, []).append(((name.first, -name.last, name.part), path))
+    return {quantity: [path for _, path in sorted(files)] for quantity, files in files.items()}
 
 
 def read_csv_tables(run: RunFolder, quantity: str) -> list[Table]:
@@ -238,9 +238,9 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
         # Files of features of layers have no such column.
         if at is None:
             return [""] * len(rows)
-        found = [shared.setdefault(row[at], row[at]) for row in rows]
+        texts_shared = [shared.setdefault(row[at], row[at]) for row in rows]
         safe = {text: plain_text(text) for text in shared if text[:1] == "'"}
-        return [safe.get(text, text) for text in found] if safe else found
+        return [safe.get(text, text) for text in texts_shared] if safe else texts_shared
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)

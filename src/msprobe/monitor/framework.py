@@ -49,7 +49,7 @@ class Framework(Protocol):
     def new_meter(self, operators: Operators) -> Meter:
         """What measures tensors."""
 
-    def agreement(self, one: Any, other: Any) -> float | None:
+    def agreement(self, first: Any, other: Any) -> float | None:
         """Mean of the products of the elements' signs, -1 to 1; None where two tensors have no elements to compare."""
 
     # ---------------------------------------------------------------- the model

@@ -94,24 +94,24 @@ def rounding_of_first_step(pairs: Pairs) -> float:
     if not pairs or pairs[0][0].step != 0:
         return 0.0
     ours, theirs = (numbers_of(side, "grad_unreduced") or numbers_of(side, "grad_reduced") for side in pairs[0])
-    found = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
-    level = float(np.median(found)) if len(found) >= 3 else 0.0
+    distances = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
+    level = float(np.median(distances)) if len(distances) >= 3 else 0.0
     return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
-def first_relation(pairs: Pairs, rounding: float = 0.0, of_weights: float = 0.0) -> list[Relation]:
+def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[Relation]:
     """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type that gradients
-    are computed in, ``of_weights``: of one that weights are stored in.
+    are computed in, ``weights_rounding``: of one that weights are stored in.
     """
-    found = [
+    relations = [
         *weight_relations(pairs, rounding),
         *_uneven_factors(pairs),
         *_steady_factors(pairs, rounding),
         *_levels(pairs, rounding),
-        *follower_relations(pairs, rounding, of_weights),
+        *follower_relations(pairs, rounding, weights_rounding),
     ]
-    first = min((one.step for one in found), default=0)
-    return [one for one in found if one.step == first]
+    first = min((relation.step for relation in relations), default=0)
+    return [relation for relation in relations if relation.step == first]
 
 
 def _uneven_factors(pairs: Pairs) -> list[Relation]:
@@ -153,7 +153,9 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
         least_steady = max(_LEAST_STEADY, _TIMES_STEADY * rounding)
         ratios = np.array([_log_ratios(ours, theirs, names) for ours, theirs in pairs])
         sizes = [_sizes(ours, names) for ours, _ in pairs]
-        is_informative = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
+        is_informative = np.array(
+            [sizes_of_step > rounding_alone(sizes_of_step.tolist(), rounding) for sizes_of_step in sizes]
+        )
         for begin in range(len(ratios) - _STEADY + 1):
             now = ratios[begin : begin + _STEADY]
             before = np.abs(ratios[max(0, begin - _LOOKED_BACK) : begin])
@@ -166,22 +168,22 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
                 steady = (np.abs(np.sign(now).sum(axis=0)) == _STEADY) & (least > limit)
                 steady &= least > 0.1 * np.abs(now).max(axis=0)
                 steady &= is_informative[begin : begin + _STEADY].all(axis=0)
-            at = [int(one) for one in np.flatnonzero(steady)]
+            at = [int(column) for column in np.flatnonzero(steady)]
             if at:
-                at.sort(key=lambda one: -float(least[one]))
+                at.sort(key=lambda column: -float(least[column]))
                 return [
                     Relation(
                         pairs[begin][0].step,
                         said(
                             "norm-scaled-steadily",
-                            names[one],
-                            float(np.exp(float(np.median(now[:, one])))),
+                            names[column],
+                            float(np.exp(float(np.median(now[:, column])))),
                             _STEADY,
-                            float(usual[one]) / 3,
+                            float(usual[column]) / 3,
                             typical,
                         ),
                     )
-                    for one in at
+                    for column in at
                 ]
     return []
 
@@ -196,9 +198,9 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
         first, second = numbers_of(ours, "grad_unreduced"), numbers_of(theirs, "grad_unreduced")
         if not first:
             first, second = numbers_of(ours, "grad_reduced"), numbers_of(theirs, "grad_reduced")
-        found = [apart_by(first[name], second[name]) for name in first if name in second]
-        levels.append((ours.step, float(np.quantile(found, 0.25)) if len(found) >= 3 else np.nan))
-        medians.append(float(np.median(found)) if len(found) >= 3 else np.nan)
+        distances = [apart_by(first[name], second[name]) for name in first if name in second]
+        levels.append((ours.step, float(np.quantile(distances, 0.25)) if len(distances) >= 3 else np.nan))
+        medians.append(float(np.median(distances)) if len(distances) >= 3 else np.nan)
     if len(levels) < 3 or levels[0][0] != 0 or np.isnan(levels[0][1]):
         return []
     # What the first step shows, before any step was taken, is the rounding of these runs.
@@ -230,18 +232,18 @@ def factors(sketch: Sketch) -> dict[str, float]:
 def _sizes(sketch: Sketch, names: Sequence[object]) -> Doubles:
     """The norm of each; NaN where there is none."""
     places = {group: at for at, group in enumerate(sketch.groups)}
-    found = [places.get(name) for name in names]  # type: ignore[call-overload]
-    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in found])
+    rows_found = [places.get(name) for name in names]  # type: ignore[call-overload]
+    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in rows_found])
 
 
 def _log_ratios(ours: Sketch, theirs: Sketch, names: Sequence[object]) -> Doubles:
     """The logarithm of the norm in the second run over that in the first; NaN where there is none."""
     places = [{group: at for at, group in enumerate(side.groups)} for side in (ours, theirs)]
-    found = np.full(len(names), np.nan)
+    ratios = np.full(len(names), np.nan)
     with np.errstate(all="ignore"):
         for at, name in enumerate(names):
             here, there = places[0].get(name), places[1].get(name)  # type: ignore[call-overload]
             if here is not None and there is not None:
-                found[at] = np.log(np.float64(theirs.numbers[there, 0]) / np.float64(ours.numbers[here, 0]))
-    found[~np.isfinite(found)] = np.nan
-    return found
+                ratios[at] = np.log(np.float64(theirs.numbers[there, 0]) / np.float64(ours.numbers[here, 0]))
+    ratios[~np.isfinite(ratios)] = np.nan
+    return ratios

@@ -64,14 +64,14 @@ def place_of(quantity: str) -> int:
 def tables_of(runs: Sequence[RunFolder]) -> dict[str, Table]:
     """All quantities of the runs of one rank, in the order of a step. Raises PathError."""
     names = sorted(quantities_of(runs), key=lambda name: (place_of(name), name))
-    found = {name: read_quantity(runs, name) for name in names}
+    tables = {name: read_quantity(runs, name) for name in names}
     if runs and not names:
         configs = [run.about.get("config") for run in runs]
-        asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one}
+        asked = {str(config["format"]) for config in configs if isinstance(config, dict) and "format" in config}
         asked -= {"csv", "sqlite"}
         hint = said("written-in-other-formats", ", ".join(sorted(asked))) if asked else ""
         log.warning(said("no-files-of-monitor", runs[-1].path, hint))
-    return {name: table for name, table in found.items() if table is not None and len(table)}
+    return {name: table for name, table in tables.items() if table is not None and len(table)}
 
 
 def series_of(table: Table) -> Iterator[Series]:

@@ -126,7 +126,7 @@ class Monitor:
             self._begin(self.config, first + 1)
         given, optimizers = models if len(models) > 1 else models[0], self._optimizers
         training.follow(given, optimizers.followed(), first, optimizers.parts)
-        names = ", ".join(type(one).__name__ for one in models)
+        names = ", ".join(type(model_part).__name__ for model_part in models)
         self._output.describe(first, names)
         if self._record is not None:
             self._record.begin(first, self._is_watched(first))

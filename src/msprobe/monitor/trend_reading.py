@@ -28,11 +28,11 @@ _PLACE = ("rank", "step", "target_id", "metric_id")
 
 def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
     """The quantities that the runs have files or tables of. Raises PathError."""
-    found = {name: None for run in runs for name in csv_quantities_of(run.path)}
+    names = {name: None for run in runs for name in csv_quantities_of(run.path)}
     for run in filter(has_database, runs):
         with _open(run) as base:
-            found.update((name, None) for name in _metrics(base).values())
-    return list(found)
+            names.update((name, None) for name in _metrics(base).values())
+    return list(names)
 
 
 def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> Table | None:
@@ -45,9 +45,9 @@ def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | No
     tables: list[Table] = []
     for run in runs:
         tables += read_csv_tables(run, quantity)
-        found = read_trend(run, quantity, last_steps)
-        if found is not None:
-            tables.append(found)
+        trend = read_trend(run, quantity, last_steps)
+        if trend is not None:
+            tables.append(trend)
     return merged(tables) if tables else None
 
 
@@ -72,8 +72,8 @@ def extremes_of(run: RunFolder) -> tuple[int, int] | None:
     if not has_database(run):
         return None
     with _open(run) as base:
-        found = list(base.rows(["MIN(step)", "MAX(step)"], "trend_data"))
-        return (int(found[0][0]), int(found[0][1])) if found and found[0][0] is not None else None
+        extremes = list(base.rows(["MIN(step)", "MAX(step)"], "trend_data"))
+        return (int(extremes[0][0]), int(extremes[0][1])) if extremes and extremes[0][0] is not None else None
 
 
 def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
@@ -138,11 +138,11 @@ def _rows(base: Database, rank: int, metric: int, ops: Sequence[str], first: int
             "WHERE rank = ? AND (rank, step, target_id, metric_id) > (?, ?, ?, ?)"
             f" AND metric_id = ? ORDER BY rank, step, target_id, metric_id LIMIT {_ROWS_AT_ONCE}"
         )
-        found = list(base.rows(columns, "trend_data", wanted, (rank, *after, metric)))
-        yield from found
-        if len(found) < _ROWS_AT_ONCE:
+        rows_read = list(base.rows(columns, "trend_data", wanted, (rank, *after, metric)))
+        yield from rows_read
+        if len(rows_read) < _ROWS_AT_ONCE:
             return
-        after = tuple(found[-1][:4])
+        after = tuple(rows_read[-1][:4])
 
 
 def _table(
@@ -161,12 +161,12 @@ def _table(
     return Table(
         quantity,
         ops,
-        [one.stage for one in of],
-        [one.name for one in of],
+        [target.stage for target in of],
+        [target.name for target in of],
         np.array([row[1] for row in rows], dtype=np.int64),
-        np.array([one.micro_step for one in of], dtype=np.int64),
+        np.array([target.micro_step for target in of], dtype=np.int64),
         values,
         [shape for shape, _ in kinds],
         [dtype for _, dtype in kinds],
-        any(one.micro_step for one in of),
+        any(target.micro_step for target in of),
     )

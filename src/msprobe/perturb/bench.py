@@ -168,7 +168,7 @@ class Bench:
             self.note(event, said("too-little-memory"))
             return
         try:
-            found = self.checks.check(mode, question)
+            deviations = self.checks.check(mode, question)
         except NotPerturbedError as reason:
             self.note(event, text_of(reason))
             return
@@ -176,14 +176,14 @@ class Bench:
             self.note(event, said("second-run-failed", type(error).__name__, _first_line(error)), "warning")
             return
         self.results.checked(event.key)
-        for deviation in found:
+        for deviation in deviations:
             self._write(event, mode, deviation, len(own))
 
     def lacks_memory(self, own: Sequence[Any]) -> bool:
         """True if a second run may need more memory than there is."""
         fw = self.framework
-        tensors = [one for one in own if fw.is_tensor(one)]
-        needed = 2 * sum(fw.nbytes(one) for one in tensors)
+        tensors = [argument for argument in own if fw.is_tensor(argument)]
+        needed = 2 * sum(fw.nbytes(argument) for argument in tensors)
         if needed < _LITTLE:
             return False
         free = fw.free_memory(tensors[0])

@@ -92,7 +92,7 @@ class OfCalls:
         own = results_of(fw, result)
         if not is_worth_checking(fw, own) or not bench.is_unwritten(event, watched):
             return None
-        tensors = [one for one in own if fw.is_tensor(one)]
+        tensors = [argument for argument in own if fw.is_tensor(argument)]
         why = next((reason for reason in map(fw.why_not, tensors) if reason), "")
         if why:
             bench.note(event, why)
@@ -101,7 +101,9 @@ class OfCalls:
         if watched.copies is None and fw.shares_memory(tensors, arguments):
             bench.note(event, said("result-is-view-of-argument"))
             return None
-        with_graph = watched.copies is None and any(fw.is_float(one) and fw.requires_grad(one) for one in tensors)
+        with_graph = watched.copies is None and any(
+            fw.is_float(argument) and fw.requires_grad(argument) for argument in tensors
+        )
         return replace(watched, call=replace(watched.call, with_graph=with_graph)), own
 
 
@@ -127,10 +129,10 @@ class Check(OfCalls, Observer):
     def step_end(self, event: Step) -> None:
         """See :class:`OfCalls`."""
         later, self._later = self._later, []
-        for one in later:
+        for check_later in later:
             with self.bench.framework.aside(), contextlib.suppress(Exception):
                 try:
-                    self.look(*one)
+                    self.look(*check_later)
                 finally:
                     self.bench.framework.settle()
         super().step_end(event)
@@ -143,19 +145,19 @@ class Check(OfCalls, Observer):
     def after(self, event: Event, result: Any) -> None:
         """It has been made."""
         with self.bench.framework.aside():
-            found = self.results(event, result)
-            if found is not None:
+            results = self.results(event, result)
+            if results is not None:
                 assert isinstance(event, Call)
                 if self.bench.framework.asks_later:
-                    self._later.append(self._kept(event, *found, result))
+                    self._later.append(self._kept(event, *results, result))
                 else:
-                    self.look(event, *found, result)
+                    self.look(event, *results, result)
 
     def _kept(self, event: Call, watched: Watched, own: list[Any], result: Any) -> tuple[Call, Watched, list[Any], Any]:
         """A call as it is now: the program may write to its tensors until the step is over."""
         fw = self.bench.framework
         copies = self.bench.checks.seconds.prepare("no_change", event.key, watched.first).call
-        own = [fw.twin(one) if fw.is_tensor(one) else one for one in own]
+        own = [fw.twin(argument) if fw.is_tensor(argument) else argument for argument in own]
         return replace(event, args=(), kwargs={}), replace(watched, call=copies, copies=None), own, result
 
     def look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:

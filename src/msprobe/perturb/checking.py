@@ -88,16 +88,16 @@ class Checks:
         golden = self._golden(key, call, run) if sampled else None
         if sampled is not None:
             self.on_sample(key, *sampled)
-        found = []
-        for index, (one, other) in enumerate(zip(own, others, strict=True)):
-            if one is None or other is None:
+        deviations = []
+        for index, (own_result, other) in enumerate(zip(own, others, strict=True)):
+            if own_result is None or other is None:
                 continue
-            deviation = self._compare(judge, question.event.name, key, index, one, other)
-            if golden is not None and self.framework.is_tensor(one):
-                self._learn(judge, key, one, other, golden[index])
+            deviation = self._compare(judge, question.event.name, key, index, own_result, other)
+            if golden is not None and self.framework.is_tensor(own_result):
+                self._learn(judge, key, own_result, other, golden[index])
             if deviation is not None:
-                found.append(deviation)
-        return found
+                deviations.append(deviation)
+        return deviations
 
     def _exchanged_gradients(
         self, exchange: ElementExchange, own: Sequence[Any], places: Sequence[LeafPath]
@@ -108,11 +108,11 @@ class Checks:
         if exchange.chooses:
             raise NotPerturbedError(said("gradient-of-equal-elements"))
         axes = {("args", position): axis for position, axis in exchange.places}
-        found = []
+        gradients_exchanged = []
         for place, gradient in zip(places, own, strict=True):
             is_meant = place in axes and gradient is not None
-            found.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
-        return found
+            gradients_exchanged.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
+        return gradients_exchanged
 
     def _compare(self, judge: Judge, name: str, key: str, index: int, own: Any, other: Any) -> Deviation | None:
         fw, second = self.framework, judge.second
@@ -121,7 +121,7 @@ class Checks:
             return (
                 None
                 if _is_same_number(own, other, near)
-                else Deviation(_of_numbers(own, other), index, own, "risk", None)
+                else Deviation(_number_distance(own, other), index, own, "risk", None)
             )
         if judge.mode == "change_value" and not fw.is_float(own):
             return None
@@ -194,14 +194,16 @@ def results_of(framework: Framework, result: Any) -> list[Any]:
 
 def is_worth_checking(framework: Framework, results: Sequence[Any]) -> bool:
     """True if there is a float among the results."""
-    return any(type(one) is float or (framework.is_tensor(one) and framework.is_float(one)) for one in results)
+    return any(
+        type(result) is float or (framework.is_tensor(result) and framework.is_float(result)) for result in results
+    )
 
 
 def _is_same_number(own: float, other: Any, near: float) -> bool:
     return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other, rel_tol=near)
 
 
-def _of_numbers(own: float, other: float) -> TensorDistance:
+def _number_distance(own: float, other: float) -> TensorDistance:
     if math.isfinite(own) != math.isfinite(other):
         return TensorDistance(False, word="nan_mismatch", bad_ratio=1.0)
     if own * other <= 0:

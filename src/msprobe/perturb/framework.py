@@ -161,7 +161,7 @@ class Framework(Protocol):
         take it; with signs that ``seed`` chooses, and finite where it was.
         """
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, first: Any, other: Any) -> float:
         """Norm of the difference over norm of the first; 0 for equal tensors."""
 
     def ones_for(self, result: Any) -> Sequence[Any]:

@@ -168,8 +168,10 @@ def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[flo
         return gradients
     unit, seed = rounding
     return [
-        None if one is None else framework.rounded(framework.cast(one, wider(framework.dtype(one))), unit, seed)
-        for one in gradients
+        None
+        if gradient is None
+        else framework.rounded(framework.cast(gradient, wider(framework.dtype(gradient))), unit, seed)
+        for gradient in gradients
     ]
 
 

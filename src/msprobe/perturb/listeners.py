@@ -37,12 +37,12 @@ class Fix(OfCalls, Changer):
 
     def after(self, event: Event, result: Any) -> Result | None:
         """It has been made: another result in the place of its own."""
-        found = self.results(event, result)
-        if found is None:
+        results = self.results(event, result)
+        if results is None:
             return None
         assert isinstance(event, Call)
         bench = self.bench
-        watched, own = found
+        watched, own = results
         if watched.copies is not None:
             bench.note(event, said("writes-result-into-argument"))
             return None
@@ -67,10 +67,10 @@ class Fix(OfCalls, Changer):
         fw = bench.framework
         second = bench.checks.seconds.prepare(mode, event.key, call)
         if bench.settings.fix_graph:
-            found = fw.with_graph(call, mode == "to_cpu")
+            rerun = fw.with_graph(call, mode == "to_cpu")
         else:
-            found = fw.again(second.call, second.widened)
-        others = dict(leaves(found))
+            rerun = fw.again(second.call, second.widened)
+        others = dict(leaves(rerun))
         places = [place for place, _ in leaves(own)]
         if list(others) != places:
             raise NotPerturbedError(said("repeated-parts-differ", len(places), len(others)))

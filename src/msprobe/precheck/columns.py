@@ -105,9 +105,9 @@ def number_text(value: Any, decimals: int) -> str:
 
 def direction_status(rows: Sequence[Judged], warning: str) -> str:
     """What the result file says of one direction: the worst of its outputs; one that only skipped some is a pass."""
-    found = {row.status for row in rows}
+    statuses = {row.status for row in rows}
     for status in ("error", warning):
-        if status in found:
+        if status in statuses:
             return status
     return "pass"
 
@@ -122,9 +122,9 @@ def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
 def worst_of(*groups: list[Judged]) -> list[Judged]:
     """The rows of several judgements of the same results, of each the worst."""
     order = ("SKIP", "pass", "Warning", "error")
-    found: dict[str, Judged] = {}
+    worst: dict[str, Judged] = {}
     for row in (row for group in groups for row in group):
-        known = found.setdefault(row.name, row)
+        known = worst.setdefault(row.name, row)
         if order.index(row.status) > order.index(known.status):
-            found[row.name] = row
-    return list(found.values())
+            worst[row.name] = row
+    return list(worst.values())

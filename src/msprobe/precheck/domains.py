@@ -195,8 +195,8 @@ def _classes(call: ApiCall) -> tuple[int, int | None]:
 
 def _ignored_index(call: ApiCall) -> int:
     place = 3 if call.api.prefix.startswith("Mint") else 4
-    found = _plain(call.kwargs.get("ignore_index", call.args[place] if len(call.args) > place else None))
-    return found if isinstance(found, int) and not isinstance(found, bool) else _IGNORE_INDEX
+    index = _plain(call.kwargs.get("ignore_index", call.args[place] if len(call.args) > place else None))
+    return index if isinstance(index, int) and not isinstance(index, bool) else _IGNORE_INDEX
 
 
 def _plain(argument: Argument | None) -> object:

@@ -134,7 +134,7 @@ def _finite_bounds(info: TensorInfo, limit: float) -> tuple[float, float]:
     high = info.finite_high if info.finite_high is not None else info.high
     assert low is not None
     assert high is not None
-    finite = [one for one in (low, high) if math.isfinite(one)]
+    finite = [bound for bound in (low, high) if math.isfinite(bound)]
     # Only what is not finite was recorded: any usual size does for the rest.
     if not finite:
         return -1.0, 1.0
@@ -194,7 +194,7 @@ def _with_specials(values: Array, info: TensorInfo, nan: Array, infinite: Array)
         signs = signs or [-math.inf, math.inf]  # unknown where NaN hides the extremes
         values[infinite] = np.resize(signs, infinite.size)
         return values
-    specials = [one for one in (info.low, info.high) if one is not None and not math.isfinite(one)]
+    specials = [bound for bound in (info.low, info.high) if bound is not None and not math.isfinite(bound)]
     for place, special in enumerate(dict.fromkeys("nan" if s != s else str(s) for s in specials)):
         if special == "nan":
             values[1 + place if values.size > 2 + place else 0] = math.nan

@@ -98,7 +98,7 @@ class Answer:
 
     def to_json(self) -> str:
         """One line of JSON, with messages as their names and values."""
-        return json.dumps({one.name: packed(getattr(self, one.name)) for one in fields(self)})
+        return json.dumps({column.name: packed(getattr(self, column.name)) for column in fields(self)})
 
 
 def answer_of(content: dict[str, Any]) -> Answer:

@@ -186,8 +186,8 @@ def _judge_float(row: Judged, pair: ResultPair, bench: Value, device: Value, api
         _judge_direction(row, pair, bench, device)
         return
     if not profile.by_element:
-        row.status, found, row.message = first_verdict(b, d, dtype, profile)
-        row.metrics.update(found)
+        row.status, measured, row.message = first_verdict(b, d, dtype, profile)
+        row.metrics.update(measured)
         if is_float8:
             _judge_float8(row)
         elif dtype not in _MEASURED and not row.message:
@@ -218,11 +218,11 @@ def _judge_direction(row: Judged, pair: ResultPair, bench: Value, device: Value)
     wide = bench.array.astype(np.float64)
     rounded = wide if pair.rounded is None else pair.rounded
     dtype = pair.computed_in or device.kind
-    found = judge_direction(
+    directed = judge_direction(
         wide, rounded, device.array.astype(np.float64), dtype, epsilon_of(dtype), pair.movement, pair.elementwise,
         pair.ordinary,
     )  # fmt: skip
-    row.slope, row.directed = (found.slope, found.standard_error), found.strength
+    row.slope, row.directed = (directed.slope, directed.standard_error), directed.strength
     order = ("pass", "Warning", "error")
-    if row.status in order and order.index(found.status) > order.index(row.status):
-        row.status, row.message = found.status, found.message
+    if row.status in order and order.index(directed.status) > order.index(row.status):
+        row.status, row.message = directed.status, directed.message

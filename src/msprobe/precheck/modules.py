@@ -46,17 +46,17 @@ def passes_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
     A leaf is a module whose name no other module's begins with.
     """
-    found: dict[str, dict[str, str]] = {}
+    passes: dict[str, dict[str, str]] = {}
     inner: set[str] = set()
     for name in names:
-        one = pass_of(name)
-        if one is None:
+        recorded = pass_of(name)
+        if recorded is None:
             continue
-        key, direction = one
-        found.setdefault(key, {})[direction] = name
+        key, direction = recorded
+        passes.setdefault(key, {})[direction] = name
         path = key.split(".")[1:-2]
         inner.update(".".join(path[:length]) for length in range(len(path)))
-    return {key: entries for key, entries in found.items() if "forward" in entries and _path_of(key) not in inner}
+    return {key: entries for key, entries in passes.items() if "forward" in entries and _path_of(key) not in inner}
 
 
 def pass_of(name: str) -> tuple[str, str] | None:
@@ -137,10 +137,10 @@ def _conv(given: RecordedPass) -> Function:
     if len(value.shape) < places + 1 or len(result.shape) < places:
         raise UnreadableArgumentError(said("convolution-argument-shape", places, value.shape))
     channels = value.shape[-places - 1]
-    found = [
+    fittings = [
         _fitting(value.shape[-places + at], result.shape[-places + at], weight.shape[2 + at]) for at in range(places)
     ]
-    stride, padding, dilation = (Items(tuple(Plain("int", one[part]) for one in found)) for part in range(3))
+    stride, padding, dilation = (Items(tuple(Plain("int", fitting[part]) for fitting in fittings)) for part in range(3))
     kwargs = {
         **given.kwargs,
         "stride": stride,
@@ -169,7 +169,7 @@ def _group_norm(given: RecordedPass) -> Function:
 
 
 def _instance_norm(given: RecordedPass) -> Function:
-    parameters = {word: one for word, one in given.parameters.items() if word in ("weight", "bias")}
+    parameters = {word: parameter for word, parameter in given.parameters.items() if word in ("weight", "bias")}
     return Function("Functional", "instance_norm", given.args, {**given.kwargs, **parameters}, exact=False)
 
 
@@ -196,8 +196,8 @@ def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
         state, batch_first = rest[0] if rest and not _is_none(rest[0]) else None, False
         if len(value.shape) != 3:
             raise UnreadableArgumentError(said("recurrent-without-batch"))
-        one = state.items[0] if isinstance(state, Items) else state
-        for known in (one, *_tensors(given.outputs[1:])):
+        part_of_state = state.items[0] if isinstance(state, Items) else state
+        for known in (part_of_state, *_tensors(given.outputs[1:])):
             if isinstance(known, TensorInfo) and len(known.shape) == 3:
                 batch_first = known.shape[1] == value.shape[0] != value.shape[1]
                 break
@@ -213,11 +213,11 @@ def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
 
 
 def _tensors(arguments: Iterable[Argument]) -> Iterator[TensorInfo]:
-    for one in arguments:
-        if isinstance(one, Items):
-            yield from _tensors(one.items)
-        elif isinstance(one, TensorInfo):
-            yield one
+    for argument in arguments:
+        if isinstance(argument, Items):
+            yield from _tensors(argument.items)
+        elif isinstance(argument, TensorInfo):
+            yield argument
 
 
 def _is_none(argument: Argument) -> bool:

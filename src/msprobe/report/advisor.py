@@ -40,15 +40,15 @@ def advice_text(comparison: Comparison, mappings: Mappings | None = None) -> str
 def unmatched_lines(comparison: Comparison) -> list[str]:
     """What one side alone has, in a sentence for each side; empty if all rows have a partner."""
     lines: list[str] = []
-    for side, other, rows, found in (
+    for side, other, rows, unmatched in (
         ("side-target", "side-bench", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
         ("side-bench", "side-target", comparison.reference, comparison.pairing.reference_only),
     ):
-        if not len(found):
+        if not len(unmatched):
             continue
-        names = list(dict.fromkeys(rows.entries[number] for number in rows.entry[found].tolist()))
+        names = list(dict.fromkeys(rows.entries[number] for number in rows.entry[unmatched].tolist()))
         shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-        lines.append(said("rows-without-partner", len(found), said(side), said(other), shown))
+        lines.append(said("rows-without-partner", len(unmatched), said(side), said(other), shown))
     return lines
 
 
@@ -78,6 +78,6 @@ def _row_of(comparison: Comparison, finding: Finding) -> int | None:
     if not len(rows):
         return None
     arguments = finding.evidence.get("arguments") or [finding.evidence]
-    slots = {str(one.get("slot")) for one in arguments if isinstance(one, dict)}
+    slots = {str(argument.get("slot")) for argument in arguments if isinstance(argument, dict)}
     named = [row for row in rows.tolist() if ours.slot[row] in slots]
     return int(next(iter([*named, *rows[comparison.failing[rows]].tolist(), *rows.tolist()])))

@@ -21,11 +21,11 @@ def file_name(time_ns: int) -> str:
 
 def anomaly_bytes(answer: OverflowAnswer) -> bytes:
     """The content of the file. Numbers that are not finite are bare ``NaN`` and ``Infinity``, as in dumps."""
-    found: dict[str, Any] = {}
+    by_rank: dict[str, Any] = {}
     for node in answer.nodes:
-        found.setdefault(_rank_key(node.rank), []).append(_entry(node))
-    found["_propagation"] = _propagation(answer)
-    return (json.dumps(found, indent=2) + "\n").encode()
+        by_rank.setdefault(_rank_key(node.rank), []).append(_entry(node))
+    by_rank["_propagation"] = _propagation(answer)
+    return (json.dumps(by_rank, indent=2) + "\n").encode()
 
 
 def asked_for(propagation: dict[str, Any]) -> Asked:
@@ -75,8 +75,8 @@ def _propagation(answer: OverflowAnswer) -> dict[str, Any]:
                 "op_name": node.name,
                 "step": node.step,
                 "to": {
-                    _rank_key(one.rank): {"arrived_through": one.through, "first_bad": one.first_bad}
-                    for one in node.arrivals
+                    _rank_key(arrival.rank): {"arrived_through": arrival.through, "first_bad": arrival.first_bad}
+                    for arrival in node.arrivals
                 },
             }
             for node in answer.nodes

@@ -105,6 +105,6 @@ def compare_distributed(
     say_what_was_not(compare_folders(npu_dump_dir, bench_dump_dir, request), request.output)
 
 
-def _demand_mapping(arguments: Arguments, found: object) -> None:
-    is_right = found is None or isinstance(found, (str, os.PathLike, Mapping))
-    arguments.demand(is_right, said("must-be-path-or-dict", "data_mapping", type(found).__name__), WrongTypeError)
+def _demand_mapping(arguments: Arguments, value: object) -> None:
+    is_right = value is None or isinstance(value, (str, os.PathLike, Mapping))
+    arguments.demand(is_right, said("must-be-path-or-dict", "data_mapping", type(value).__name__), WrongTypeError)

@@ -124,8 +124,8 @@ def compare_folders(
     def show_rank(number: int) -> None:
         progress(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
 
-    for found, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
-        outcomes += found
+    for done, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
+        outcomes += done
         problems += failed
     if problems and not outcomes:
         raise DamagedDataError(joined(" ", (problem.why for problem in problems)))
@@ -136,7 +136,11 @@ def compare_folders(
 def say_what_was_not(outcomes: Sequence[PairOutcome], output: StrPath) -> Coverage:
     """What was compared and what not; that is logged, and in ``coverage_{stamp}.json``. Raises PathError."""
     done = [outcome for outcome in outcomes if outcome.files]
-    numbers = {"files": len(done), "rows": sum(one.rows for one in done), "pairs": sum(one.matched for one in done)}
+    numbers = {
+        "files": len(done),
+        "rows": sum(outcome.rows for outcome in done),
+        "pairs": sum(outcome.matched for outcome in done),
+    }
     covered = together([Coverage(numbers), *(Coverage({}, outcome.not_read) for outcome in outcomes)])
     if not covered.is_complete:
         folder = make_folder(output)
@@ -163,8 +167,8 @@ def _compare_rank(pair: RankPair, request: SheetRequest, threads: int) -> tuple[
             log.error(said("rank-not-compared", pair.name, problem.message))
     lone = [
         (kind, side)
-        for side, one, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
-        for kind in one
+        for side, record_kind, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
+        for kind in record_kind
         if common and kind not in other
     ]
     problems += [NotRead(f"{pair.name}, {kind}.json", said("only-in", f'"{side}"')) for kind, side in lone]
@@ -276,7 +280,7 @@ def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...])
         return table
 
     def make(start: int, stop: int) -> list[Column]:
-        rows = [found.own or (UNSUPPORTED,) * len(names) for found in tensors[start:stop]]
+        rows = [measured.own or (UNSUPPORTED,) * len(names) for measured in tensors[start:stop]]
         return [*table.make(start, stop), *(list(column) for column in zip(*rows, strict=True))]
 
     return SheetTable((*table.header, *names), table.rows, make)
@@ -304,11 +308,11 @@ def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator
 def _unmatched(comparison: Comparison) -> list[Column]:
     """The rows that one side alone has, of both sides."""
     cells: list[list[str]] = [[] for _ in _UNMATCHED_HEADER]
-    for side, rows, found in (
+    for side, rows, unmatched in (
         ("NPU", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
         ("Bench", comparison.reference, comparison.pairing.reference_only),
     ):
-        for row in found.tolist():
+        for row in unmatched.tolist():
             values = (
                 side,
                 rows.name[row],

@@ -52,25 +52,25 @@ def find_first_difference(
             _write(folder / f"compare_result_{rank}_{stamp}.json", _rank_content(comparison))
             missing += cut_short(*comparison.parts)
         covered = Coverage({"ranks": len(comparisons), "rows": sum(map(len, comparisons.values()))}, tuple(missing))
-        found = first_differences(comparisons)
-        if found:
-            content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in found}
+        differences = first_differences(comparisons)
+        if differences:
+            content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in differences}
             _write(folder / f"diff_analyze_{time.time_ns()}.json", content)
     finally:
         for comparison in comparisons.values():
             for part in comparison.parts:
                 part.close()
-    if not found:
+    if not differences:
         alone = "" if covered.is_complete else said("in-what-was-compared")
         log.info(said("no-call-differs-by-half", alone))
-    for item in found:
+    for item in differences:
         log.info(said("first-difference-of-rank", item.rank, item.name, item.time))
-    if found:
+    if differences:
         log.info(said("what-first-difference-is", candidate, reference))
     if not covered.is_complete:
         path = write(covered, folder / f"coverage_{stamp}.json")
         log.warning(said("all-not-read-in-file", covered.sentence(), path))
-    return FirstDifferences(found, covered)
+    return FirstDifferences(differences, covered)
 
 
 def _compare_ranks(

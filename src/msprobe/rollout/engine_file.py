@@ -69,13 +69,13 @@ def read_modules(tree: Mapping[str, Any]) -> dict[str, Module]:
     """What modules hold, as an engine's worker says it."""
     return {
         str(name): Module(
-            {str(key): float(value) for key, value in one.get("numbers", {}).items()},
-            {str(key): [int(digest) for digest in value] for key, value in one.get("weights", {}).items()},
-            {str(key): str(value) for key, value in one.get("dtypes", {}).items()},
-            {str(key): _reason(value) for key, value in one.get("unread", {}).items()},
-            {str(key): [int(digest) for digest in value] for key, value in one.get("sets", {}).items()},
+            {str(key): float(value) for key, value in module_fields.get("numbers", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in module_fields.get("weights", {}).items()},
+            {str(key): str(value) for key, value in module_fields.get("dtypes", {}).items()},
+            {str(key): _reason(value) for key, value in module_fields.get("unread", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in module_fields.get("sets", {}).items()},
         )
-        for name, one in tree.items()
+        for name, module_fields in tree.items()
     }
 
 
@@ -83,6 +83,6 @@ def _reason(value: Any) -> str:
     """Why a weight was not read, as a worker says it."""
     if not isinstance(value, Mapping):
         return str(value)
-    name, values = str(value["name"]), [str(one) for one in value["values"]]
+    name, values = str(value["name"]), [str(argument) for argument in value["values"]]
     entry = ENTRIES.get(name)
     return said(name, *values) if entry is not None and len(entry.names) == len(values) else name

@@ -37,18 +37,18 @@ def _body(
     operators: Mapping[str, Operator],
 ) -> Iterator[str]:
     yield f'<h1 class="{_CLASSES[status]}">{text(headline)}</h1>'
-    for one in findings:
-        message = find(one.name)
+    for finding in findings:
+        message = find(finding.name)
         code = "" if message is None else f"{message.code} {message.name}"
-        names = ", ".join(one.responses)
+        names = ", ".join(finding.responses)
         shown = text(said("of-responses", names)) if names else ""
-        yield f'<div class="finding"><code>{escape(code)}</code> {text(sentence(one))}{shown}'
-        yield f'<div class="dim">{text(advice(one))}</div></div>'
-    yield from (f"<p>{text(one)}</p>" for one in remarks)
+        yield f'<div class="finding"><code>{escape(code)}</code> {text(sentence(finding))}{shown}'
+        yield f'<div class="dim">{text(advice(finding))}</div></div>'
+    yield from (f"<p>{text(remark)}</p>" for remark in remarks)
     if operators:
         yield '<div class="scroll"><table>'
         yield "".join(f"<th>{text(said(name))}</th>" for name in _COLUMNS)
-        for path, line in sorted(operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
+        for path, line in sorted(operators.items(), key=lambda operator: (-operator[1].wrong, operator[1].bits)):
             yield "<tr>" + "".join(_cells(path, line)) + "</tr>"
         yield "</table></div>"
 

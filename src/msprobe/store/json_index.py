@@ -121,10 +121,10 @@ def read_index(path: Path, partial: bool = False) -> JsonIndex:
     except OSError:
         return _read_index(path)  # raises it in words
     key = (os.path.abspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
-    found = _open.get(key)
-    if found is None:
-        found = _open[key] = _read_index(path)
-    return found
+    index = _open.get(key)
+    if index is None:
+        index = _open[key] = _read_index(path)
+    return index
 
 
 def _read_index(path: Path) -> JsonIndex:
@@ -179,11 +179,11 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
 def parse_loose(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
     """The same for what Python writes and strict JSON does not know: bare NaN and infinities, lone surrogates."""
     try:
-        found = text.decode("utf-8", "surrogatepass")
-        number = long_numbers(found)
+        decoded = text.decode("utf-8", "surrogatepass")
+        number = long_numbers(decoded)
         if number is None:
-            return _decoder.decode(found)
-        return json.loads(found, parse_int=number)
+            return _decoder.decode(decoded)
+        return json.loads(decoded, parse_int=number)
     except json.JSONDecodeError as problem:
         line = said("json-line-and-column", problem.lineno, problem.colno)
         where = said("json-byte", offset + problem.pos) if offset else line
@@ -280,18 +280,18 @@ def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
         except UnicodeError as problem:
             raise InvalidInputError(said("dump-json-broken", path, problem)) from problem
     json_places = JsonPlaces(text, path, budget)
-    found = {member.name: member for member in json_places.whole()}
-    data = found.pop("data", None)
+    members = {member.name: member for member in json_places.whole()}
+    data = members.pop("data", None)
     places = Places()
     if data is None:
-        header, places = _extracted(path, found, text)
+        header, places = _extracted(path, members, text)
     else:
         if text[data.start : data.start + 1] != b"{":
             value = parse(text[data.start : data.end], path, ', "data",', data.start)
             raise InvalidInputError(said("dump-data-is-no-object", path, _kind(value)))
         for name, start, end in json_places.members(data.start):
             places.add(name, 0, start, end)
-        header = _values(path, found, text)
+        header = _values(path, members, text)
     ours = header.pop("msprobe", {})
     return JsonIndex(header, ours if isinstance(ours, dict) else {}, places, text)
 
@@ -302,11 +302,11 @@ def _values(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> 
 
 def _extracted(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> tuple[dict[str, Any], Places]:
     """Header and records of a file of single calls, as op_generate of mindstudio-probe writes it: without ``data``."""
-    records = {name: one for name, one in members.items() if name.endswith((".forward", ".backward"))}
-    if not records or any(text[one.start : one.start + 1] != b"{" for one in records.values()):
+    records = {name: member for name, member in members.items() if name.endswith((".forward", ".backward"))}
+    if not records or any(text[record.start : record.start + 1] != b"{" for record in records.values()):
         raise InvalidInputError(said("dump-json-without-data", path))
-    header = _values(path, {name: one for name, one in members.items() if name not in records}, text)
-    if any(text.find(b'"data_name"', one.start, one.end) >= 0 for one in records.values()):
+    header = _values(path, {name: member for name, member in members.items() if name not in records}, text)
+    if any(text.find(b'"data_name"', record.start, record.end) >= 0 for record in records.values()):
         header.setdefault("dump_data_dir", layout.TENSOR_FOLDER)
     places = Places()
     for name, start, end in records.values():

@@ -45,7 +45,7 @@ def test_only_the_last_steps_are_kept(tmp_path: Path) -> None:
     runs = pair(tmp_path, Plan(steps=5), Plan(steps=5))
     kept = Kept(10**6)
     compare_runs(*runs, keep=kept)
-    assert [step for step, _ in kept._found] == [3, 4]
+    assert [step for step, _ in kept._kept] == [3, 4]
     kept.close()
     few = Kept(1)
     compare_runs(*runs, keep=few)

@@ -82,9 +82,9 @@ class CallGradients:
                 return
             node = result.grad_fn
         else:
-            found: list[tuple[str, Any]] = []
-            collect_tensors(result, "", found)
-            for _, tensor in found:
+            tensors: list[tuple[str, Any]] = []
+            collect_tensors(result, "", tensors)
+            for _, tensor in tensors:
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     if node is None:
                         node = tensor.grad_fn

@@ -90,18 +90,18 @@ def values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
     yet. Sparse tensors are written dense, quantised ones as what they stand for. Call inside ``OwnWork``.
     """
-    found = unwrap(tensor)
-    values = found.values
+    unwrapped = unwrap(tensor)
+    values = unwrapped.values
     if values is None:
         return None
-    if found.sparse is not None:
-        size = math.prod(found.sparse.shape) * values.element_size()
+    if unwrapped.sparse is not None:
+        size = math.prod(unwrapped.sparse.shape) * values.element_size()
         if size > MOST_DENSE_BYTES:
             _not_saved("sparse-too-large", MOST_DENSE_BYTES >> 20)
             return None
-        values = found.sparse.detach().to_dense()
-    elif values.is_complex() and found.stored is not None:
-        values = found.stored
+        values = unwrapped.sparse.detach().to_dense()
+    elif values.is_complex() and unwrapped.stored is not None:
+        values = unwrapped.stored
     name = str(values.dtype).removeprefix("torch.")
     if not can_hold(name):
         _not_saved("type-without-file", name)
@@ -199,7 +199,7 @@ class TensorKeeper:
         """Hold the values until the record is decided on."""
         if values is not None:
             kept = Kept(info.with_file(name), None)
-            values.then(lambda found: setattr(kept, "payload", None if info.unset else _held(found)))
+            values.then(lambda array: setattr(kept, "payload", None if info.unset else _held(array)))
             self._hold(values.nbytes)
             return kept
         payload = copy_values(tensor, _memory)

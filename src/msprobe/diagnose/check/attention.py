@@ -34,9 +34,9 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             for event in timeline:
                 if not text.embedding.index < event.index < text.loss.index or event.direction != "forward":
                     continue
-                found = _looks_ahead(timeline, event, text)
-                if found is not None:
-                    seen, certain = found
+                looks_ahead = _looks_ahead(timeline, event, text)
+                if looks_ahead is not None:
+                    seen, certain = looks_ahead
                     yield moment.finding(
                         timeline,
                         event,

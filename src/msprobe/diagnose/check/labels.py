@@ -44,7 +44,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 
 def _has_next(every: list[Text], text: Text) -> bool:
     """True if another loss of the same tokens asks for the next ones: heads may look further ahead beside it."""
-    return any(one.embedding is text.embedding and one.ahead == 1 for one in every)
+    return any(text_read.embedding is text.embedding and text_read.ahead == 1 for text_read in every)
 
 
 def _shifted_twice(moment: CheckedStep, timeline: Timeline, text: Text) -> Finding:

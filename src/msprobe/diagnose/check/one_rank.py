@@ -124,7 +124,7 @@ def _check(job: Job, timeline: Timeline, done: CheckedRank) -> None:
         moment.held = done.glance.held
     for check in CHECKS:
         if check.name in job.checks and check.find is not None:
-            done.findings += [(check.name, found) for found in check.find(moment)]
+            done.findings += [(check.name, finding) for finding in check.find(moment)]
     done.calls = calls_of(timeline, Watcher(timeline), with_results=True)
     done.replica = replica_of(moment, timeline) if job.world > 1 else None
     done.leaving = leaving_of(moment, timeline)

@@ -33,10 +33,10 @@ class RowDigests:
         key = number_of(left), number_of(right)
         if min(key) < 0 or (key[0] == key[1] and key[0] not in self._changed_rows()):
             return False
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._are_apart(*key)
-        return found
+        apart = self._known.get(key)
+        if apart is None:
+            apart = self._known[key] = self._are_apart(*key)
+        return apart
 
     def reorders(self, slots: Iterable[tuple[str, Any]]) -> bool:
         """True if one of these tensors, which the reference's call has with the same description, holds other
@@ -44,10 +44,10 @@ class RowDigests:
         """
         return bool(self._changed_rows()) and any(self.reordered(leaf, leaf) for _, leaf in slots if is_tensor(leaf))
 
-    def _are_apart(self, one: int, other: int) -> bool:
-        if self._candidate.raw(one) == self._reference.raw(other):
+    def _are_apart(self, first: int, other: int) -> bool:
+        if self._candidate.raw(first) == self._reference.raw(other):
             return False
-        mine, theirs = self._candidate.row(one), self._reference.row(other)
+        mine, theirs = self._candidate.row(first), self._reference.row(other)
         if mine is None or theirs is None or mine.left_out != theirs.left_out:
             return False
         apart = distance(mine, theirs)

@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Recorded)
 
 def calls_inside_steps(part: DumpPart, events: Sequence[R]) -> list[R]:
     """The calls that stand in a row before a step of an optimizer and whose stacks lead through it."""
-    found: list[R] = []
+    kept: list[R] = []
     for index, step in enumerate(events):
         if step.parts.kind != "optimizer":
             continue
@@ -47,8 +47,8 @@ def calls_inside_steps(part: DumpPart, events: Sequence[R]) -> list[R]:
                 or not _is_inside(part.stack(event.name), around)
             ):
                 break
-            found.append(event)
-    return found
+            kept.append(event)
+    return kept
 
 
 def _is_inside(stack: Sequence[str], around: Sequence[str]) -> bool:

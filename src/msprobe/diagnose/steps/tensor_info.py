@@ -120,11 +120,11 @@ def describe_tensors(record: Any, known: Known) -> None:
 
 def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
     try:
-        found = known.get(_recorded(leaf))
+        info_known = known.get(_recorded(leaf))
     except (KeyError, TypeError):
         return described(leaf)
-    if found is not None and found == leaf:
-        return found
+    if info_known is not None and info_known == leaf:
+        return info_known
     info = described(leaf)
     # Zero has a sign, which equal numbers do not show.
     if info.plain and 0.0 not in info.statistics:
@@ -134,13 +134,13 @@ def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
 
 def tensors_of(slots: Iterable[tuple[str, Any]]) -> list[TensorInfo]:
     """The tensors among slots and what is in them."""
-    found = []
+    infos = []
     for _, leaf in slots:
         if type(leaf) is TensorInfo:
-            found.append(leaf)
+            infos.append(leaf)
         elif is_tensor(leaf):
-            found.append(described(leaf))
-    return found
+            infos.append(described(leaf))
+    return infos
 
 
 def is_tensor(leaf: Any) -> bool:
@@ -211,39 +211,39 @@ def _numel(leaf: dict[str, Any]) -> int:
     if not isinstance(shape, list):
         return 1
     try:
-        found = math.prod(shape)
-        if type(found) is int:
-            return found
+        count = math.prod(shape)
+        if type(count) is int:
+            return count
     except TypeError:
         pass
     return math.prod(n for n in shape if isinstance(n, int))
 
 
 def _numbers(recorded: Statistics) -> Numbers | None:
-    one, two, three, four = recorded
-    if type(one) is type(two) is type(three) is type(four) is float:
+    first, two, three, four = recorded
+    if type(first) is type(two) is type(three) is type(four) is float:
         return recorded
-    found = []
+    as_floats = []
     for value in recorded:
         number = spoken(value)
         if isinstance(number, (int, float)):
-            found.append(float(number))
+            as_floats.append(float(number))
         else:
-            found.append(math.nan if value is not None else 0.0)
-    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
+            as_floats.append(math.nan if value is not None else 0.0)
+    return (as_floats[0], as_floats[1], as_floats[2], as_floats[3]) if any(v is not None for v in recorded) else None
 
 
-def _rms(found: Numbers | None, count: int) -> float:
-    return found[3] / sqrt(max(count, 1)) if found is not None else 0.0
+def _rms(values: Numbers | None, count: int) -> float:
+    return values[3] / sqrt(max(count, 1)) if values is not None else 0.0
 
 
-def _not_finite(leaf: dict[str, Any], recorded: Statistics, found: Numbers | None) -> bool:
+def _not_finite(leaf: dict[str, Any], recorded: Statistics, values: Numbers | None) -> bool:
     if leaf.get("nan") or leaf.get("inf"):
         return True
-    if found is None:
+    if values is None:
         return False
     return any(
-        statistic is not None and not isfinite(value) for statistic, value in zip(recorded[:3], found[:3], strict=True)
+        statistic is not None and not isfinite(value) for statistic, value in zip(recorded[:3], values[:3], strict=True)
     )
 
 
@@ -255,7 +255,7 @@ def _fingerprint(leaf: dict[str, Any], recorded: Statistics, count: int) -> Hash
         return None
     if recorded[0] == recorded[1] and count > 1:
         return None  # constant: too many look like it
-    if any(isinstance(one, (list, dict)) for one in recorded):
+    if any(isinstance(statistic, (list, dict)) for statistic in recorded):
         return None  # no statistics
     return (*recorded, count)
 

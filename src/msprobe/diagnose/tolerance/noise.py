@@ -165,18 +165,18 @@ def _product(tensors: Sequence[dict[str, Any]]) -> float:
 
 
 def _largest(leaf: dict[str, Any]) -> float:
-    found = numbers(leaf)
-    if found is None:
+    statistics = numbers(leaf)
+    if statistics is None:
         return 1.0
-    largest, least = abs(found[0]), abs(found[1])
+    largest, least = abs(statistics[0]), abs(statistics[1])
     return max(1.0, largest if math.isfinite(largest) else 1.0, least if math.isfinite(least) else 1.0)
 
 
 def _centring(leaf: dict[str, Any]) -> float:
     """How much larger the elements are than their deviation from the mean."""
-    found = numbers(leaf)
+    statistics = numbers(leaf)
     size = rms(leaf)
-    if found is None or not size:
+    if statistics is None or not size:
         return 1.0
-    variance = size * size - found[2] * found[2]
+    variance = size * size - statistics[2] * statistics[2]
     return min(size / math.sqrt(variance), 1e4) if variance > 0 else 1e4

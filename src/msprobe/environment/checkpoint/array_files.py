@@ -54,24 +54,24 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
     if not isinstance(header, dict):
         raise InvalidInputError(said("safetensors-header-is-no-object", path))
     header.pop("__metadata__", None)
-    found = {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
+    tensors = {name: _safetensors_tensor(path, name, entry, 8 + length, size) for name, entry in header.items()}
     end = 0
-    for name, one in sorted(found.items(), key=lambda item: item[1].start):
-        if one.nbytes and one.start < end:
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
+        if tensor.nbytes and tensor.start < end:
             raise InvalidInputError(said("tensor-bytes-shared", path, name[:80]))
-        end = max(end, one.start + one.nbytes)
-    return {**found}
+        end = max(end, tensor.start + tensor.nbytes)
+    return {**tensors}
 
 
 def _once(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise InvalidInputError(said("header-name-twice", path, twice[:80]))
-    return found
+    return table
 
 
-def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
+def _safetensors_tensor(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
     where = f'"{path}", tensor {name[:80]!r}'
     if not isinstance(entry, dict):
         raise InvalidInputError(said("tensor-entry-is-no-object", where))
@@ -126,7 +126,7 @@ def read_numpy(path: str) -> dict[str, Tensor]:
     if path.endswith(".npy"):
         array = read_npy(path).array
         return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     try:
         with open_regular(path) as file:
             archive = Archive(file, path)
@@ -134,12 +134,12 @@ def read_numpy(path: str) -> dict[str, Tensor]:
             for name, entry in archive.entries.items():
                 if not name.endswith(".npy"):
                     raise InvalidInputError(said("archive-holds-no-array", path, name[:80]))
-                found[name[: -len(".npy")]] = _member(path, archive, entry)
+                tensors[name[: -len(".npy")]] = _member(path, archive, entry)
     except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as problem:
         raise InvalidInputError(said("array-archive-unreadable", path, problem)) from problem
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
-    return found
+    return tensors
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,6 @@ def _tensor_fields(data: memoryview, place: slice) -> tuple[tuple[int, ...], str
             kind = str(data[value], "utf-8")
         elif field == 3 and isinstance(value, slice):
             content = value
-    if len(dims) > _MOST_SIZES or any(one >= 1 << 62 for one in dims):
+    if len(dims) > _MOST_SIZES or any(dim >= 1 << 62 for dim in dims):
         raise WireError(said("shape-too-large"))
     return tuple(dims), kind, content

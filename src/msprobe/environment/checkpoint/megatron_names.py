@@ -111,7 +111,7 @@ def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int,
         return ()
     state, groups = settings.get("mamba_state_dim", 128), settings.get("mamba_num_groups", 8)
     wide, ranks = settings.get("mamba_head_dim", 64), settings.get("tensor_model_parallel_size", 1)
-    if not all(type(one) is int and one > 0 for one in (state, groups, wide, ranks)) or groups % ranks:
+    if not all(type(number) is int and number > 0 for number in (state, groups, wide, ranks)) or groups % ranks:
         return ()
     both = groups // ranks * state
     if not is_projection:
@@ -160,10 +160,10 @@ def whole(
     rows = next(iter(parts.values())).shape[:1]
     axis = None if alone or not rows else sharded_axis(name, rows[0], settings)
     if axis is None:
-        every = [part for one in copies.values() for part in one.values()]
+        every = [part for parts_of_copy in copies.values() for part in parts_of_copy.values()]
     else:
         sections = (1, 1) if gated and "linear_fc1" in name else mamba_sections(name, settings, rows[0])
-        every = [joined(tuple(one.values()), axis, sections) for one in copies.values()]
+        every = [joined(tuple(parts_of_copy.values()), axis, sections) for parts_of_copy in copies.values()]
     if len(every) == 1:
         return every[0]
     return Replicas(every[0].shape, every[0].dtype, tuple(every))

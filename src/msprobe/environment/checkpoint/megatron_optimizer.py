@@ -44,27 +44,27 @@ class RankStates:
 
 def states_of_rank(optimizer: Any, distributed: Any, chunks: Chunks) -> RankStates:
     """The states of the trees ``optimizer`` and ``distributed`` (None: there is none) of a rank with these weights."""
-    found = RankStates()
+    states = RankStates()
     flat: dict[str, Tensor] = {}
-    put(flat, found.facts, optimizer, "optimizer")
+    put(flat, states.facts, optimizer, "optimizer")
     weights = {f"{chunk}/{name}": tensor for chunk, named in sorted(chunks.items()) for name, tensor in named.items()}
-    named, found.rest = by_parameter(flat, found.facts, weights)
+    named, states.rest = by_parameter(flat, states.facts, weights)
     for key, tensor in named.items():
         subject, _, moment = key.rpartition(".")
         chunk, _, name = subject.partition("/")
-        found.take(moment, int(chunk), name, tensor)
+        states.take(moment, int(chunk), name, tensor)
     if distributed is not None:
         shares = _shares(chunks)
         for buffer in _buffers(distributed):
-            placed = next((one for share in shares if (one := _place_all(buffer, share))), None)
+            placed = next((places for share in shares if (places := _place_all(buffer, share))), None)
             if placed is None:
-                found.is_complete = False
+                states.is_complete = False
                 continue
             shares = [share for share in shares if not any((chunk, name) in placed for chunk, name, _ in share)]
             for (chunk_number, name), moments in placed.items():
                 for moment, tensor in moments.items():
-                    found.take(moment, chunk_number, name, tensor)
-    return found
+                    states.take(moment, chunk_number, name, tensor)
+    return states
 
 
 def _buffers(tree: Any) -> Iterator[dict[str, Tensor]]:
@@ -83,22 +83,22 @@ Share = list[tuple[int, str, Tensor]]
 def _shares(chunks: Chunks) -> list[Share]:
     """Which parameters a buffer may have: those of a part of the model, of which experts may have one of their own."""
     parts: list[Share] = [
-        [(chunk, name, one) for name, one in named.items()] for chunk, named in sorted(chunks.items())
+        [(chunk, name, tensor) for name, tensor in named.items()] for chunk, named in sorted(chunks.items())
     ]
-    dense = [[one for one in part if not is_expert(one[1])] for part in parts]
-    experts = [[one for one in part if is_expert(one[1])] for part in parts]
-    found: list[Share] = []
+    dense = [[tensor for tensor in part if not is_expert(tensor[1])] for part in parts]
+    experts = [[tensor for tensor in part if is_expert(tensor[1])] for part in parts]
+    shares: list[Share] = []
     for share in (*parts, *dense, *experts):
-        if share and share not in found:
-            found.append(share)
-    return found
+        if share and share not in shares:
+            shares.append(share)
+    return shares
 
 
 def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str], dict[str, Tensor]] | None:
     """Parameter -> its states; None where parameters and buffer do not belong together."""
-    total = max((one.numel for one in buffer.values()), default=0)
+    total = max((values_of_moment.numel for values_of_moment in buffer.values()), default=0)
     for starts in _layouts(share):
-        end = max((starts[at] + prod(one.shape) for at, (_, _, one) in enumerate(share)), default=0)
+        end = max((starts[at] + prod(tensor.shape) for at, (_, _, tensor) in enumerate(share)), default=0)
         if end != total:
             continue
         try:
@@ -106,10 +106,10 @@ def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str],
                 continue
             return {
                 (chunk, name): {
-                    moment: TensorSlice(one.shape, values.dtype, values, starts[at], prod(one.shape))
+                    moment: TensorSlice(tensor.shape, values.dtype, values, starts[at], prod(tensor.shape))
                     for moment, values in buffer.items()
                 }
-                for at, (chunk, name, one) in enumerate(share)
+                for at, (chunk, name, tensor) in enumerate(share)
             }
         except InvalidInputError:
             continue
@@ -144,7 +144,7 @@ def _is_right(buffer: dict[str, Tensor], share: Share, starts: list[int]) -> boo
     copies = buffer.get(MASTER)
     if copies is None:
         return True
-    small = [at for at, (_, _, one) in enumerate(share) if 0 < one.numel <= _CHECKED_ELEMENTS]
+    small = [at for at, (_, _, tensor) in enumerate(share) if 0 < tensor.numel <= _CHECKED_ELEMENTS]
     small = [*small[:_CHECKED], *small[-_CHECKED:]] or list(range(min(1, len(share))))
     for at in small:
         weight = share[at][2]

@@ -32,15 +32,19 @@ _A_GROUP = re.compile(r"param_groups\.(\d+)\.")
 _STEP_OF_GROUP = re.compile(r"(?:\d+\.)?(?:param_groups\.\d+\.step|state\.common_step)|step(?:\.\d+)?")
 
 
-def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str, buffers: Collection[str] = ()) -> None:
+def name_states(
+    checkpoint: Checkpoint, parameter_name: Callable[[str], str] = str, buffers: Collection[str] = ()
+) -> None:
     """Rename what ``found.optimizer`` holds; what belongs to no parameter loses the words before ``param_groups``.
 
     ``parameter_name`` makes the name of a weight of the name that the optimizer has for it. ``buffers``: weights that
     no optimizer has.
     """
-    weights = {name: tensor for name, tensor in found.weights.items() if name not in buffers}
-    found.optimizer, rest = by_parameter(found.optimizer, found.facts, weights, parameter_name, found.numbers)
-    found.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
+    weights = {name: tensor for name, tensor in checkpoint.weights.items() if name not in buffers}
+    checkpoint.optimizer, rest = by_parameter(
+        checkpoint.optimizer, checkpoint.facts, weights, parameter_name, checkpoint.numbers
+    )
+    checkpoint.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
 
 
 def by_parameter(
@@ -115,16 +119,18 @@ def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[st
 
 def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Groups]:
     """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are given)."""
-    found: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
+    groups: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for name, tensor in states.items():
         match = _GROUP.fullmatch(name)
         if match and match["key"] == "params" and isinstance(tensor, HeldTensor):
-            found[match["before"]][int(match[2])][0].extend(int(one) for one in tensor.values.reshape(-1).tolist())
+            groups[match["before"]][int(match[2])][0].extend(
+                int(number) for number in tensor.values.reshape(-1).tolist()
+            )
     for name, text in facts.items():
         match = _GROUP.fullmatch(name)
         if match and match["key"] == "param_names":
-            found[match["before"]][int(match[2])][1].append(text)
-    return found
+            groups[match["before"]][int(match[2])][1].append(text)
+    return groups
 
 
 def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[str, Tensor]) -> dict[int, str]:
@@ -136,14 +142,14 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
         }
         return names_by_number if set(names_by_number.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
-    sizes = [len(one) for one in subjects]
+    sizes = [len(names_of_group) for names_of_group in subjects]
     parameters = _parameters(weights)
     if len(parameters) > sum(sizes):
         # A second name of a weight that was saved as a copy of it.
         copied = copies(parameters)
         parameters = {name: tensor for name, tensor in parameters.items() if name not in copied}
     for candidate in _candidates(parameters, sizes):
-        if [len(one) for one in candidate] != sizes:
+        if [len(names_of_group) for names_of_group in candidate] != sizes:
             continue
         pairs = [
             pair
@@ -156,21 +162,21 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
 
 
 def _fits(moments: dict[str, Tensor], shape: tuple[int, ...]) -> bool:
-    return all(one.shape == shape for one in moments.values() if one.shape not in ((), (1,)))
+    return all(moment.shape == shape for moment in moments.values() if moment.shape not in ((), (1,)))
 
 
 def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights that an optimizer may have, each once, though two names may stand for one (tied embeddings)."""
     seen: set[tuple[Any, ...]] = set()
-    found = {}
+    parameters = {}
     for name, tensor in weights.items():
         if name.endswith(_BUFFERS) or not tensor.dtype.startswith(("float", "bfloat")):
             continue
         place = place_in_file(tensor) or (name,)
         if place not in seen:
             seen.add(place)
-            found[name] = tensor
-    return found
+            parameters[name] = tensor
+    return parameters
 
 
 def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[list[str]]]:
@@ -189,7 +195,7 @@ def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[l
         lambda name: name.endswith("bias"),
     )
     for is_second in is_flat:
-        first, second = [one for one in names if not is_second(one)], [one for one in names if is_second(one)]
+        first, second = [name for name in names if not is_second(name)], [name for name in names if is_second(name)]
         yield [first, second]
         yield [second, first]
 
@@ -228,7 +234,7 @@ def on_common_terms(
     if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
         return {}, {}, [], [said("flat-buffers-not-compared")]
     steps = [_steps(states) for states in sides]
-    stored_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
+    stored_once = [any(map(_STEP_OF_GROUP.fullmatch, names_of_steps)) for names_of_steps in steps]
     if all(steps) and any(stored_once) and set(steps[0]) != set(steps[1]):
         for states, own in zip(sides, steps, strict=True):
             copies = tuple(states.pop(name) for name in own)
@@ -253,10 +259,10 @@ def on_common_terms(
     return *sides, notes, []
 
 
-def _ranks(found: Checkpoint) -> tuple[Any, ...]:
-    return tuple(found.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
+def _ranks(checkpoint: Checkpoint) -> tuple[Any, ...]:
+    return tuple(checkpoint.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
 
 
 def _steps(states: dict[str, Tensor]) -> list[str]:
-    of_groups = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
-    return of_groups or [name for name in states if name.endswith(".step")]
+    group_steps = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
+    return group_steps or [name for name in states if name.endswith(".step")]

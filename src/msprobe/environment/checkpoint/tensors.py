@@ -160,14 +160,14 @@ def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
         )  # fmt: skip
         return part.read()
     if isinstance(tensor, Joined) and tensor.axis == 0 and not tensor.sections:
-        found, place = [], 0
+        rows, place = [], 0
         for shard in tensor.parts:
             length = shard.shape[0]
             low, high = max(begin, place), min(end, place + length)
             if low < high:
-                found.append(rows_of(shard, low - place, high - place))
+                rows.append(rows_of(shard, low - place, high - place))
             place += length
-        return found[0] if len(found) == 1 else np.concatenate(found) if found else tensor.read()[begin:end]
+        return rows[0] if len(rows) == 1 else np.concatenate(rows) if rows else tensor.read()[begin:end]
     if isinstance(tensor, TensorSlice) and tensor.shape[1:] == tensor.whole.shape[1:]:
         return rows_of(tensor.whole, tensor.begin + begin, tensor.begin + end)
     return tensor.read()[begin:end]
@@ -192,7 +192,7 @@ class Joined(Tensor):
         share = self.parts[0].shape[self.axis] // sum(self.sections)
         ends = [share * sum(self.sections[:at]) for at in range(1, len(self.sections))]
         split = [np.split(array, ends, self.axis) for array in arrays]
-        return np.concatenate([one[at] for at in range(len(self.sections)) for one in split], self.axis)
+        return np.concatenate([pieces[at] for at in range(len(self.sections)) for pieces in split], self.axis)
 
 
 def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ()) -> Tensor:
@@ -203,9 +203,9 @@ def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ())
         return parts[0]
     for part in parts:
         if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
-            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
+            raise InvalidInputError(said("shards-do-not-join", [list(part.shape) for part in parts[:8]]))
         if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
-            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
+            raise InvalidInputError(said("shards-do-not-join", [list(part.shape) for part in parts[:8]]))
         if sections and part.shape[axis] % sum(sections):
             raise InvalidInputError(said("shard-sections-wrong", list(part.shape), sections))
     shape[axis] = sum(part.shape[axis] for part in parts)
@@ -238,7 +238,7 @@ def _file_of(tensor: Tensor) -> str:
         return tensor.path
     if isinstance(tensor, Pieces):
         inner = tuple(piece.values for piece in tensor.pieces)
-    return next((found for one in inner if isinstance(one, Tensor) and (found := _file_of(one))), "")
+    return next((file for part in inner if isinstance(part, Tensor) and (file := _file_of(part))), "")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _sizes(folder: str, header: Any) -> list[int]:
     if (
         not isinstance(header, list)
         or len(header) > 32
-        or not all(type(one) is int and 0 <= one < 1 << 62 for one in header)
+        or not all(type(size) is int and 0 <= size < 1 << 62 for size in header)
     ):
         raise InvalidInputError(said("zarr-shape-is-no-list", folder))
     return header

@@ -37,12 +37,12 @@ def merge_ranks(sides: Sequence[GraphOfSide], layout: Layout) -> list[GraphOfSid
     by_rank = {side.rank: side for side in sides}
     pipelines = pipeline_groups(by_rank, layout)
     slices = {group[0]: group for group in tensor_groups(by_rank, layout)}
-    found = []
+    merged = []
     for group in pipelines:
         # The first rank of a tensor parallel group stands for it.
         stages = [slices[rank] for rank in group if rank in slices]
         if len(stages) == len(group):
-            of_stages = [[by_rank[rank] for rank in ranks] for ranks in stages]
-            whole = [merge_slices(sides) for sides in of_stages]
-            found.append(merge_stages(whole, [side for sides in of_stages for side in sides]))
-    return found
+            sides_by_stage = [[by_rank[rank] for rank in ranks] for ranks in stages]
+            whole = [merge_slices(sides) for sides in sides_by_stage]
+            merged.append(merge_stages(whole, [side for sides in sides_by_stage for side in sides]))
+    return merged

@@ -85,8 +85,8 @@ def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, 
     for rank, runs in ranks.items():
         known = {quantity for run in runs for quantity in quantities_of(run.path)}
         tasks += [(rank, tuple(runs), quantity) for quantity in QUANTITIES if quantity in known]
-    found = each(_read_one, tasks, processes)
-    return [(task[0], table) for task, table in zip(tasks, found, strict=True) if table is not None]
+    tables = each(_read_one, tasks, processes)
+    return [(task[0], table) for task, table in zip(tasks, tables, strict=True) if table is not None]
 
 
 def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> Table | None:
@@ -136,10 +136,10 @@ def renamed(replacements: dict[str, str]) -> Callable[[str], str]:
 def read_mapping(path: StrPath) -> dict[str, str]:
     """A JSON file of texts and what replaces them. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    found = read_json(file)
-    if not isinstance(found, dict):
+    names = read_json(file)
+    if not isinstance(names, dict):
         raise InvalidInputError(said("monitor-mapping-is-no-object", path))
-    wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]
+    wrong = [old for old, new in names.items() if not isinstance(new, str) or not old]
     if wrong:
         raise InvalidInputError(said("monitor-mapping-wrong", path, wrong[0]))
-    return found
+    return names

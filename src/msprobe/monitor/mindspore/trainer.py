@@ -63,7 +63,7 @@ class TrainerMon(Monitor):
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         names = surface()
-        if not models or not all(isinstance(one, (nn.Cell, names.module_class)) for one in models):
+        if not models or not all(isinstance(model_given, (nn.Cell, names.module_class)) for model_given in models):
             raise InvalidInputError(said("monitor-model-wrong", names.module_word, type(model).__name__))
         if innermost(optimizer) is None:
             raise InvalidInputError(said("monitor-mindspore-optimizer-wrong", type(optimizer).__name__))

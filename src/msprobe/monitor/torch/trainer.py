@@ -64,7 +64,7 @@ class TrainerMon(Monitor):
         super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
-        if not models or not all(isinstance(one, nn.Module) for one in models):
+        if not models or not all(isinstance(model_given, nn.Module) for model_given in models):
             raise InvalidInputError(said("monitor-torch-model-wrong", type(model).__name__))
         if optimizer is None or not hasattr(optimizer, "step"):
             several = isinstance(optimizer, (list, tuple))

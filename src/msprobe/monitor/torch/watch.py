@@ -74,7 +74,7 @@ class Watch(measuring.Watch):
 
         return finish
 
-    def _of_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
+    def _finish_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
         shards = self._steps.shards if self._steps is not None else None
         if shards is None or shards.is_empty:
             return finish

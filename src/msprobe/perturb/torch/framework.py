@@ -174,7 +174,7 @@ class TorchFramework:
     def ones_for(self, result: Any) -> Sequence[Any]:
         """See the protocol."""
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
-        return [torch.ones_like(one) if self.is_float(one) else None for one in tensors]
+        return [torch.ones_like(tensor) if self.is_float(tensor) else None for tensor in tensors]
 
     def context(self) -> Any:
         """See the protocol."""
@@ -200,9 +200,9 @@ class TorchFramework:
 
     # ---------------------------------------------------------------- comparing
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, first: Any, other: Any) -> float:
         """See the protocol."""
-        return comparing.distance(one, other)
+        return comparing.distance(first, other)
 
     def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
         """See the protocol."""

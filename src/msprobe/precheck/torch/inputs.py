@@ -45,25 +45,25 @@ class Inputs:
 
     def tensors(self) -> list[torch.Tensor]:
         """All tensors among the arguments."""
-        found: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
 
         def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            found.append(tensor)
+            tensors.append(tensor)
             return tensor
 
         self.map(see)
-        return found
+        return tensors
 
     def paths(self) -> list[str]:
         """The paths of all tensors among the arguments, in order."""
-        found: list[str] = []
+        paths: list[str] = []
 
         def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            found.append(path)
+            paths.append(path)
             return tensor
 
         self.map(see)
-        return found
+        return paths
 
     def map(self, change: Callable[[torch.Tensor, str], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with each tensor replaced by what ``change(tensor, path)`` gives."""
@@ -138,8 +138,8 @@ class InputMaker:
 
     def _recorded(self, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
         assert info.file is not None
-        found = read_values(self._requests.part.tensor_path(info.file))
-        array = np.array(found.array)  # of our own: files are mapped read-only
+        values = read_values(self._requests.part.tensor_path(info.file))
+        array = np.array(values.array)  # of our own: files are mapped read-only
         tensor = torch.from_numpy(array)
         if tuple(tensor.shape) != info.shape:
             raise InputError(said("file-shape-differs", info.file, list(tensor.shape), list(info.shape)))

@@ -44,20 +44,20 @@ def branches_of(x: torch.Tensor, draws: Sequence[torch.Tensor]) -> list[Branch]:
     elements that lie on no branch that several have.
     """
     x = torch.cat([x.double().flatten()] * len(draws))
-    y = torch.cat([one.double().flatten() for one in draws])
+    y = torch.cat([draw.double().flatten() for draw in draws])
     finite = x.isfinite() & y.isfinite()
     x, y = x[finite], y[finite]
     if x.numel() < _LEAST_ELEMENTS or bool((x == x[0]).all()):
         return []
-    found = [Branch(0.0, 0.0)]
-    rest = ~_near(y, found[0].at(x))
+    branches = [Branch(0.0, 0.0)]
+    rest = ~_near(y, branches[0].at(x))
     while bool(rest.any()):
         branch = _next(x[rest], y[rest])
-        if branch is None or len(found) > _MOST_BRANCHES:
+        if branch is None or len(branches) > _MOST_BRANCHES:
             return []
-        found.append(branch)
+        branches.append(branch)
         rest &= ~_near(y, branch.at(x))
-    return found if len(found) > 1 else []
+    return branches if len(branches) > 1 else []
 
 
 def _next(x: torch.Tensor, y: torch.Tensor) -> Branch | None:

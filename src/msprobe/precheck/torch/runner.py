@@ -128,10 +128,10 @@ class TorchRunner:
             if self._recorded is not None:
                 if not call.exact:
                     return self._skip(key, said("module-settings-missing"), has_backward)
-                if all(isinstance(one, Plain) and one.value is None for one in flat(call.outputs)):
+                if all(isinstance(argument, Plain) and argument.value is None for argument in flat(call.outputs)):
                     return self._skip(key, said("written-not-recorded"), has_backward)
                 self._recorded.take(call)
-            recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+            recorded = [info.dtype for info in flat(call.outputs) if isinstance(info, TensorInfo)]
             return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
         except MsprobeError as problem:
             return self._skip(key, problem.message, has_backward)
@@ -258,7 +258,7 @@ class TorchRunner:
             function, bare = draws.noting(function), draws.given_to(bare)
         if self._cleaning is not None:
             function, bare, plain, unseeded = (
-                cleaned(one, named, self._cleaning) for one in (function, bare, plain, unseeded)
+                cleaned(function_given, named, self._cleaning) for function_given in (function, bare, plain, unseeded)
             )
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
         state = torch.get_rng_state()
@@ -461,7 +461,7 @@ class TorchRunner:
 def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
     """True if all float arguments, and gradients that come in, have the type of a result."""
     given = [*inputs.tensors(), *leaves_of(inputs.gradients or [])]
-    types = {one.dtype for one in given if isinstance(one, torch.Tensor) and one.is_floating_point()}
+    types = {value.dtype for value in given if isinstance(value, torch.Tensor) and value.is_floating_point()}
     return isinstance(result, torch.Tensor) and types == {result.dtype}
 
 
@@ -487,10 +487,10 @@ def _coarsest(device: Outcome, given: Given) -> float:
     """The unit of rounding of the coarsest float type among the results, or that arguments are rounded to inside; of
     the arguments, without such a result.
     """
-    found = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
-    found += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
-    found += [reference.eps_of(given.coarsest)] if given.coarsest is not None else []
-    return max(found, default=0.0) or max((reference.eps_of(one.dtype) for one in given.typed.tensors()), default=0.0)
+    units = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
+    units += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
+    units += [reference.eps_of(given.coarsest)] if given.coarsest is not None else []
+    return max(units, default=0.0) or max((reference.eps_of(t.dtype) for t in given.typed.tensors()), default=0.0)
 
 
 def _without_dropout(inputs: Inputs) -> None:

@@ -58,7 +58,7 @@ class Trainer:
 
     def parts(self, path: str) -> list[Part]:
         """The modules that the engine's module at ``path`` is made of, in the order of its results; [] if unknown."""
-        return [Part(one, self.modules[one]) for one in self._paths.parts(path)]
+        return [Part(path_of_part, self.modules[path_of_part]) for path_of_part in self._paths.parts(path)]
 
     def parent_of(self, path: str) -> Any:
         """The module around ``path``."""
@@ -78,4 +78,4 @@ class Trainer:
 
     def named(self, ending: str) -> Iterator[Part]:
         """All modules whose name is ``ending``."""
-        return (Part(path, one) for path, one in self.modules.items() if path.rpartition(".")[2] == ending)
+        return (Part(path, module) for path, module in self.modules.items() if path.rpartition(".")[2] == ending)

@@ -93,11 +93,11 @@ class _Parser:
         self.tokens, self.place, self.depth = tokens, 0, 0
 
     def everything(self) -> list[Node]:
-        found: list[Node] = []
+        nodes: list[Node] = []
         while self.place < len(self.tokens):
-            found += self.list_until(frozenset())
+            nodes += self.list_until(frozenset())
             self.place += 1  # a closing word without its opening one
-        return found
+        return nodes
 
     # ---- tokens
 
@@ -118,15 +118,15 @@ class _Parser:
 
     def take_word(self, *texts: str) -> bool:
         """Step over one of these words, if it comes next."""
-        found = self.is_word(*texts)
-        self.place += found
-        return found
+        is_there = self.is_word(*texts)
+        self.place += is_there
+        return is_there
 
     # ---- structure
 
     def list_until(self, ends: frozenset[str]) -> list[Node]:
         """Commands up to one of the words (or operators) ``ends``, which is left to be taken."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         self.depth += 1
         while True:
             self.skip_lines()
@@ -138,11 +138,11 @@ class _Parser:
             before = self.place
             node = self.joined()
             if node is not None:
-                found.append(node)
+                nodes.append(node)
             if self.place == before:
                 self.place += 1
         self.depth -= 1
-        return found
+        return nodes
 
     def joined(self) -> Node | None:
         is_negated = self.take_word("!")
@@ -197,18 +197,18 @@ class _Parser:
 
     def branches(self) -> Node:
         line = self.tokens[self.place - 1].line
-        found: list[tuple[list[Node] | None, list[Node]]] = []
+        conditions: list[tuple[list[Node] | None, list[Node]]] = []
         while True:
             condition = self.list_until(frozenset({"then"}))
             self.take_word("then")
             body = self.list_until(frozenset({"elif", "else", "fi"}))
-            found.append((condition, body))
+            conditions.append((condition, body))
             if not self.take_word("elif"):
                 break
         if self.take_word("else"):
-            found.append((None, self.list_until(frozenset({"fi"}))))
+            conditions.append((None, self.list_until(frozenset({"fi"}))))
         self.take_word("fi")
-        return Branches(found, line)
+        return Branches(conditions, line)
 
     def for_loop(self) -> Node:
         token = self.peek()
@@ -237,14 +237,14 @@ class _Parser:
 
     def cases(self) -> Node:
         token = self.peek()
-        found = Cases("" if token is None or token.is_operator else token.text)
+        cases = Cases("" if token is None or token.is_operator else token.text)
         self.place += 1
         self.skip_lines()
         self.take_word("in")
         while True:
             self.skip_lines()
             if self.peek() is None or self.take_word("esac"):
-                return found
+                return cases
             before = self.place
             self.place += self.is_operator("(")
             patterns: list[str] = []
@@ -253,7 +253,7 @@ class _Parser:
                     patterns.append(token.text)
                 self.place += 1
             self.place += self.is_operator(")")
-            found.branches.append((patterns, self.list_until(frozenset({"esac"}))))
+            cases.branches.append((patterns, self.list_until(frozenset({"esac"}))))
             self.place += self.is_operator(*_CASE_ENDS)
             self.place += self.place == before
 

@@ -31,8 +31,8 @@ from msprobe.environment.hyperparameters.shell.expansion import (
     UNSET,
     Value,
     Variables,
+    as_one_text,
     fields,
-    one,
     plain,
 )
 from msprobe.environment.hyperparameters.shell.words import tokens_of
@@ -84,14 +84,14 @@ def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
         follower.run(follower.parsed(text))
     except RecursionError:
         follower.note(said("script-too-deep"))
-    return follower.found
+    return follower.followed
 
 
 class _Follower:
     def __init__(self, path: str) -> None:
         self.path = path
         self.variables = Variables()
-        self.found = Followed()
+        self.followed = Followed()
         self.functions: dict[str, list[Node]] = {}
         self.steps, self.depth = 0, 0
         #: How many letters of scripts may still be read.
@@ -166,7 +166,7 @@ class _Follower:
             if decided is None:
                 undecided = True
                 if node.launches is None:
-                    node.launches = [_launches(one) for _, one in node.branches]
+                    node.launches = [_launches(launches) for _, launches in node.branches]
                 if node.launches[number] and sum(node.launches) == 1:
                     return self.run(body)
         if undecided:
@@ -190,7 +190,7 @@ class _Follower:
         return True
 
     def cases(self, node: Cases) -> bool | None:
-        word = one(node.word, self.variables)
+        word = as_one_text(node.word, self.variables)
         value = "" if UNSET in word else word
         chosen = Command(["[[", "x", "==", "x", "]]"], 0)
         held = Variables(
@@ -230,11 +230,11 @@ class _Follower:
             return self.declare(words[assigned + 1 :], name == "export")
         if name == "read":
             # Only what stands in the script can be read.
-            text = one(node.document, self.variables)
+            text = as_one_text(node.document, self.variables)
             self.variables.values[words[-1]] = text if "-d" in words else text.partition("\n")[0]
             return True
-        found = fields(words[assigned:], self.variables)
-        return self.call(found, node.line) if found else True
+        expanded = fields(words[assigned:], self.variables)
+        return self.call(expanded, node.line) if expanded else True
 
     def test(self, words: list[str]) -> bool | None:
         text = words[0][2:-2] if words[0].startswith("((") else ""
@@ -272,7 +272,7 @@ class _Follower:
         elif os.path.basename(name) in _SHELLS or name.endswith(".sh"):
             self.inner_shell(words, line)
         else:
-            self.found.called.append(Called(tuple(words), line))
+            self.followed.called.append(Called(tuple(words), line))
             return None
         return True
 
@@ -307,7 +307,7 @@ class _Follower:
                 return
             at += 1
         if at >= len(words) or not self.take_in(words[at:], shares=False):
-            self.found.called.append(Called(tuple(words), line))
+            self.followed.called.append(Called(tuple(words), line))
 
     def take_in(self, words: list[str], shares: bool) -> bool:
         """Follow another script. ``shares``: it sees and changes the variables of this one."""
@@ -326,7 +326,7 @@ class _Follower:
             self.note(said("script-unreadable", name))
             return True
         kept, here = self.variables, self.path
-        exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.found.exported}
+        exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.followed.exported}
         values = kept.values if shares else exported
         arguments = [path, *words[1:]] if len(words) > 1 or not shares else kept.arguments
         self.variables, self.path = Variables(values, arguments, kept.own, kept.left), path
@@ -369,7 +369,7 @@ class _Follower:
             name = match[1] if match else word
             value = self.variables.text(name)
             if exports and value is not None and name.isidentifier():
-                self.found.exported[name] = plain(value)
+                self.followed.exported[name] = plain(value)
         return True
 
     def assign(self, word: str) -> None:
@@ -379,12 +379,12 @@ class _Follower:
         name, index, adds, text = match.groups()
         values = self.variables.values
         if text.startswith("(") and index is None:
-            found = self.array(text[1:-1] if text.endswith(")") else text[1:])
-            if adds and isinstance(found, list):
-                found = [*(self.variables.elements(name) or []), *found]
-            values[name] = found
+            elements = self.array(text[1:-1] if text.endswith(")") else text[1:])
+            if adds and isinstance(elements, list):
+                elements = [*(self.variables.elements(name) or []), *elements]
+            values[name] = elements
             return
-        value = one(text, self.variables)
+        value = as_one_text(text, self.variables)
         if index is not None:
             self.put_element(name, index, value)
         elif adds:
@@ -401,26 +401,28 @@ class _Follower:
         known = self.variables.values.get(name)
         if isinstance(known, list):
             try:
-                place = self.variables.number(one(index, self.variables))
+                place = self.variables.number(as_one_text(index, self.variables))
                 known[place : place + 1] = [value]
                 return
             except NoNumberError:
                 pass
         keyed = known if isinstance(known, dict) else {}
-        keyed[one(index, self.variables)] = value
+        keyed[as_one_text(index, self.variables)] = value
         self.variables.values[name] = keyed
 
     def array(self, text: str) -> Value:
         words = [token.text for token in tokens_of(text) if not token.is_operator and token.document is None]
         keyed = [_ELEMENT.fullmatch(word) for word in words]
         if words and all(keyed):
-            return {one(item[1], self.variables): one(item[2], self.variables) for item in keyed if item}
+            return {
+                as_one_text(item[1], self.variables): as_one_text(item[2], self.variables) for item in keyed if item
+            }
         return fields(words, self.variables)
 
     def note(self, text: str) -> None:
         text = text if len(text) <= _MOST_NOTE else f"{text[:_MOST_NOTE]}..."
-        if text not in self.found.notes and len(self.found.notes) < _MOST_NOTES:
-            self.found.notes.append(text)
+        if text not in self.followed.notes and len(self.followed.notes) < _MOST_NOTES:
+            self.followed.notes.append(text)
 
 
 #: Files that everybody takes in, and that have no hyper-parameters.
