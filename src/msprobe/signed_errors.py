@@ -44,7 +44,7 @@ _LIKE_THE_WHOLE = 0.5
 _LEAST_SHARED = 4
 
 
-class Limits(NamedTuple):
+class SignedLimits(NamedTuple):
     """Up to how many epsilons of the type a slope or bias passes, and up to how many it is a warning: of a whole
     result, and of a part. ``moved``: how far an element, or those that share a rounding, may be off where rounding of
     the arguments moves them by one.
@@ -59,10 +59,10 @@ class Limits(NamedTuple):
 
 #: Kernels of half types compute in single precision and round once; healthy ones of PyTorch's samples have slopes below
 #: 0.5 % in bfloat16. Those of single precision approximate functions and add up in their own type.
-OF_HALVES = Limits(0.64, 1.15, 2.56, 2.56, 0.5)
-OF_SINGLES = Limits(4.0, 8.0, 16.0, 24.0, 4.0)
+OF_HALVES = SignedLimits(0.64, 1.15, 2.56, 2.56, 0.5)
+OF_SINGLES = SignedLimits(4.0, 8.0, 16.0, 24.0, 4.0)
 #: The reference is of the same type.
-OF_DOUBLES = Limits(16.0, 32.0, 64.0, 96.0, 4.0)
+OF_DOUBLES = SignedLimits(16.0, 32.0, 64.0, 96.0, 4.0)
 
 
 class SignedErrors(NamedTuple):
@@ -77,7 +77,7 @@ class SignedErrors(NamedTuple):
     standard_error: float = math.inf
 
 
-class Fit(NamedTuple):
+class SlopeFit(NamedTuple):
     """A slope or bias with its standard error."""
 
     size: float
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
         return abs(self.size) / self.standard_error if self.standard_error else math.inf
 
 
-def limits_of(epsilon: float) -> Limits:
+def limits_of(epsilon: float) -> SignedLimits:
     """The limits for a type, by its distance of 1 to the next number."""
     if epsilon >= 2.0**-10:
         return OF_HALVES
@@ -244,7 +244,7 @@ def _status(strength: float) -> str:
     return "error" if strength > 1 else "Warning"
 
 
-def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> SlopeFit:
     """The slope of errors against references, of arrays of one shape.
 
     It is that of which both the elements in their scales and those in their sizes are sure: the smaller of the two, 0
@@ -258,7 +258,7 @@ def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) 
     squares = x * x
     total = float(squares.sum())
     if total <= 0:
-        return Fit(0.0, math.inf)
+        return SlopeFit(0.0, math.inf)
     slope = float((x * t).sum()) / total
     plain = float((reference * errors).sum()) / float((reference * reference).sum())
     residuals = x * (t - slope * x)
@@ -275,7 +275,7 @@ def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) 
             sums = residuals.sum(axis=others) if others else residuals
             least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
     size = 0.0 if slope * plain <= 0 else math.copysign(min(abs(slope), abs(plain)), slope)
-    return Fit(size, least**0.5 / total)
+    return SlopeFit(size, least**0.5 / total)
 
 
 def _few_are_unsure(many: int) -> float:
@@ -285,7 +285,7 @@ def _few_are_unsure(many: int) -> float:
     return 1 + 60 / many**2
 
 
-def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> SlopeFit:
     """The mean error of some elements, with its standard error (as :func:`slope_of`)."""
     count = math.prod(errors.shape)
     mean = float(errors.sum()) / count
@@ -299,7 +299,7 @@ def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
             others = tuple(place for place in range(len(errors.shape)) if place != axis)
             sums = rest.sum(axis=others) if others else rest
             least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
-    return Fit(mean, least**0.5 / count)
+    return SlopeFit(mean, least**0.5 / count)
 
 
 class _Parts:
@@ -313,7 +313,7 @@ class _Parts:
     def __init__(
         self,
         result: CheckedResult,
-        limits: Limits,
+        limits: SignedLimits,
         products: Any,
         squares: Any,
         spread: float,
@@ -398,20 +398,20 @@ class _Parts:
             self.strength, self.message = strength, message
 
 
-def _slope_message(fit: Fit, what: str) -> str:
+def _slope_message(fit: SlopeFit, what: str) -> str:
     return said("scaled-one-way", what, 100 * abs(fit.size), way_of(fit), certainty_of(fit))
 
 
-def _bias_message(fit: Fit, size: float, what: str) -> str:
+def _bias_message(fit: SlopeFit, size: float, what: str) -> str:
     share = said("of-typical-element", 100 * abs(fit.size) / size) if size else ""
     return said("shifted-one-way", what, abs(fit.size), way_of(fit), share, certainty_of(fit))
 
 
-def way_of(fit: Fit) -> str:
+def way_of(fit: SlopeFit) -> str:
     """Whether numbers are too large or too small."""
     return said("way-large") if fit.size > 0 else said("way-small")
 
 
-def certainty_of(fit: Fit) -> float:
+def certainty_of(fit: SlopeFit) -> float:
     """The size in standard errors, as it is shown."""
     return min(fit.certainty, 9999.0)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from msprobe import __version__
 from msprobe.cli import answers, commands, common
-from msprobe.cli.command import Module
+from msprobe.cli.command import CommandModule
 from msprobe.cli.parser import Parser, did_you_mean
 from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
 from msprobe.errors import MsprobeError, PathError
@@ -83,7 +83,7 @@ def _refuse_urls(args: argparse.Namespace) -> None:
                 raise PathError(said("path-in-object-storage", item))
 
 
-def _execute(command: Module, args: argparse.Namespace) -> int:
+def _execute(command: CommandModule, args: argparse.Namespace) -> int:
     from msprobe import distribution
     from msprobe.children import places
 

@@ -21,7 +21,7 @@ from msprobe.messages import coded, messages_in
 VERSION = 1
 
 
-class Answer:
+class CommandAnswer:
     """The result of one command. ``tree``: the text of its own result, in JSON; ``error``: why there is none."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Answer:
         return json.dumps({**answer, "files": self.files, "text": lines}, indent=1, ensure_ascii=True, default=str)
 
 
-_current: Answer | None = None
+_current: CommandAnswer | None = None
 
 
 def whole(tree: str | bytes) -> None:
@@ -94,7 +94,7 @@ def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> 
             yield status
         return
     global _current
-    before, _current = _current, Answer()
+    before, _current = _current, CommandAnswer()
     answer = _current
     try:
         with _to_stderr() if runs_program else contextlib.redirect_stdout(answer.printed), _log_to_stderr():

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from msprobe.messages import both, in_language
 
 
-class Module(Protocol):
+class CommandModule(Protocol):
     """What a command's module provides.
 
     One that runs a program of the user also has ``split(words) -> (own, program)``, see ``run``.
@@ -47,9 +47,9 @@ class Command:
     aliases: tuple[str, ...] = ()
     published: bool = False
 
-    def load(self) -> Module:
+    def load(self) -> CommandModule:
         """Its module, imported now."""
-        return cast(Module, importlib.import_module(f"msprobe.cli.{self.module}"))
+        return cast(CommandModule, importlib.import_module(f"msprobe.cli.{self.module}"))
 
     @property
     def sentence(self) -> str:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from msprobe.engine import Workers
     from msprobe.paths import StrPath
     from msprobe.report.formats import Format
-    from msprobe.view.kept import Kept
+    from msprobe.view.kept import KeptSteps
 
     # What the page judges by, and need not judge again: names in two frameworks, steps that were judged, the second
     # healthy run.
-    _Known = tuple[Mappings | None, Kept | None, StrPath | None]
+    _Known = tuple[Mappings | None, KeptSteps | None, StrPath | None]
     _Steps = Collection[int | None] | None
 
 DEFAULT_OUTPUT = "./output"
@@ -300,11 +300,11 @@ def _write_page(
         source.close()
 
 
-def _kept() -> Kept:
-    from msprobe.view.kept import Kept
+def _kept() -> KeptSteps:
+    from msprobe.view.kept import KeptSteps
     from msprobe.view.steps_source import MOST_RECORDS
 
-    return Kept(MOST_RECORDS)
+    return KeptSteps(MOST_RECORDS)
 
 
 def _left_out(verdict: Verdict, steps: _Steps) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.rows import OUTPUT, Rows
@@ -58,7 +58,7 @@ class FirstDifference:
     time: int
 
 
-def calls_of(comparison: Comparison) -> list[RankCall]:
+def calls_of(comparison: RowComparison) -> list[RankCall]:
     """The calls of one rank in their order, without those whose results mean nothing."""
     ours = comparison.candidate
     differ = differing_rows(comparison)
@@ -75,7 +75,7 @@ def calls_of(comparison: Comparison) -> list[RankCall]:
     return calls
 
 
-def differing_rows(comparison: Comparison) -> Mask:
+def differing_rows(comparison: RowComparison) -> Mask:
     """Results of calls of which a statistic is off by more than half of the reference's, or the digest differs."""
     ours = comparison.candidate
     made = (ours.state == OUTPUT) & comparison.pairing.matched
@@ -100,7 +100,7 @@ def is_communication(name: str) -> bool:
     return _COMMUNICATION.match(name) is not None
 
 
-def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Speaks:
+def participants(comparison: RowComparison, ranks: Sequence[str], rank: str) -> Speaks:
     """For each communication of a rank its kind and the ranks it speaks with, itself included.
 
     A call that names neither group nor partner speaks with all ranks.
@@ -203,7 +203,7 @@ def _times(count: int, after: Mapping[int, int]) -> list[int]:
     return times
 
 
-def first_differences(comparisons: Mapping[str, Comparison]) -> list[FirstDifference]:
+def first_differences(comparisons: Mapping[str, RowComparison]) -> list[FirstDifference]:
     """The calls that differ first, one of each rank that has one so early; empty if nothing differs."""
     calls = {rank: calls_of(comparison) for rank, comparison in comparisons.items()}
     ranks = list(calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.matching import SAME
 from msprobe.compare.measures_tensor import NOT_AVAILABLE, SHAPE_UNMATCHED, UNSUPPORTED
@@ -56,7 +56,7 @@ ALONE = both("warning: The bench has no such row.", "warning: 标杆侧没有这
 PLACES = both("error: NaN or infinities are not at the same places.", "error: 两侧 NaN 或无穷的位置不同。")
 
 
-def indicators(comparison: Comparison) -> RowSentences:
+def indicators(comparison: RowComparison) -> RowSentences:
     """The sentences of each row that has some."""
     sentences: RowSentences = {}
     judged = _judged(comparison)
@@ -77,20 +77,20 @@ def _say(sentences: RowSentences, sentence: str, where: npt.NDArray[np.bool_]) -
         sentences.setdefault(row, []).append(sentence)
 
 
-def _judged(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _judged(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     ours = comparison.candidate
     words = [read_name(name).stem.rpartition(".")[2] not in _NOT_JUDGED for name in ours.entries]
     kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
     return kept & comparison.pairing.matched
 
 
-def _digests(comparison: Comparison, sentences: RowSentences) -> None:
+def _digests(comparison: RowComparison, sentences: RowSentences) -> None:
     words = np.array([word == "Different" for word in comparison.verdict], np.bool_)
     _say(sentences, DIGEST, words)
     _say(sentences, ALONE, ~comparison.pairing.matched)
 
 
-def _common_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
+def _common_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     ours, theirs = comparison.candidate, comparison.reference
     if not len(theirs):
         return
@@ -108,7 +108,7 @@ def _common_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sentenc
     _say(sentences, ALONE, ~comparison.pairing.matched)
 
 
-def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
+def _statistics_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     measures = comparison.statistics
     with np.errstate(all="ignore"):
         error = np.where(measures.comparable[3], measures.relative[3] / 100.0, np.nan)
@@ -122,7 +122,7 @@ def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sen
         _say(sentences, NORM_GREW, usable & ~np.isnan(given) & grew & np.isfinite(made))
 
 
-def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
+def _tensor_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     tensors = comparison.tensors or []
     for row, measured in enumerate(tensors):
         if measured.cosine == UNSUPPORTED and any(map(is_unreadable, measured.notes)):
@@ -146,18 +146,18 @@ def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], sentenc
         _say(sentences, COSINE, usable & (cosine_in > 0.9) & (cosine_in - cosine_out > 0.1))
 
 
-def _in(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _in(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     state = comparison.candidate.state
     is_input: npt.NDArray[np.bool_] = ((state == INPUT) | (state == PARAMETER)) & comparison.candidate.is_tensor
     return is_input
 
 
-def _out(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _out(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     is_output: npt.NDArray[np.bool_] = comparison.candidate.state == OUTPUT
     return is_output
 
 
-def _input_rules(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _input_rules(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     """Rows of records that are judged by what goes into them."""
     ours = comparison.candidate
     words = [read_name(name).stem.rpartition(".")[2] not in _NO_INPUT_RULES for name in ours.entries]
@@ -166,7 +166,7 @@ def _input_rules(comparison: Comparison) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def _first_outputs(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _first_outputs(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     """The first output of each record, which bears what is said of all."""
     ours = comparison.candidate
     rows = np.flatnonzero(ours.state == OUTPUT)
@@ -177,7 +177,7 @@ def _first_outputs(comparison: Comparison) -> npt.NDArray[np.bool_]:
     return is_first
 
 
-def _largest(comparison: Comparison, values: Numbers, chosen: npt.NDArray[np.bool_]) -> Numbers:
+def _largest(comparison: RowComparison, values: Numbers, chosen: npt.NDArray[np.bool_]) -> Numbers:
     """For each row the largest of the chosen values of its record, NaN if there is none."""
     ours = comparison.candidate
     if not len(ours):

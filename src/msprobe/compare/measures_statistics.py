@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.matching import Pairing
+from msprobe.compare.matching import RowPairing
 from msprobe.compare.number_types import epsilon_of
 from msprobe.compare.rows import WHOLE, Numbers, Rows
 
@@ -44,7 +44,7 @@ class StatisticMeasures:
     beyond_noise: Mask
 
 
-def statistic_measures(candidate: Rows, reference: Rows, pairing: Pairing) -> StatisticMeasures:
+def statistic_measures(candidate: Rows, reference: Rows, pairing: RowPairing) -> StatisticMeasures:
     """Measure all pairs; rows without a partner are not comparable."""
     matched = pairing.matched
     other = np.where(matched, pairing.partner, 0)
@@ -76,7 +76,7 @@ def statistic_measures(candidate: Rows, reference: Rows, pairing: Pairing) -> St
     )
 
 
-def _exact_differences(candidate: Rows, reference: Rows, pairing: Pairing, difference: Numbers) -> None:
+def _exact_differences(candidate: Rows, reference: Rows, pairing: RowPairing, difference: Numbers) -> None:
     """Subtract whole numbers that float64 cannot hold as whole numbers."""
     if not candidate.exact and not reference.exact:
         return
@@ -107,7 +107,7 @@ def _whole(rows: Rows, statistic: int, row: int) -> int | None:
 def _beyond_noise(
     candidate: Rows,
     reference: Rows,
-    pairing: Pairing,
+    pairing: RowPairing,
     ours: Numbers,
     theirs: Numbers,
     difference: Numbers,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES, Form
 from msprobe.compare.rows import BOOL, NULL, TEXT, WHOLE, Numbers, Rows
@@ -63,7 +63,7 @@ def header_of(mode: str, form: Form, with_stack: bool) -> tuple[str, ...]:
     return tuple(names)
 
 
-def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> SheetTable:
+def table_of(comparison: RowComparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> SheetTable:
     """The table of a comparison; ``stacks`` adds the call stack on the first row of each API."""
     if form == "26.2":
         from msprobe.compare.table_newer import newer_columns
@@ -102,7 +102,7 @@ def _columns(cells: Cells, start: int, stop: int) -> list[Column]:
 class Cells:
     """The columns of the form 8.1.1, each from row ``start`` to ``stop``."""
 
-    def __init__(self, comparison: Comparison, stacks: StackOf | None) -> None:
+    def __init__(self, comparison: RowComparison, stacks: StackOf | None) -> None:
         self.comparison = comparison
         self.with_stack = stacks is not None
         self._stack_of: StackOf = stacks or (lambda _: [])
@@ -207,7 +207,7 @@ class Cells:
 class FurtherCells:
     """Statistics beyond the usual ones, where one of the dumps has them: differences, errors, and both sides."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: RowComparison) -> None:
         self._rows = comparison.candidate, comparison.reference
         self._partner = comparison.pairing.partner
         ours, theirs = ({column.statistic: column for column in rows.further} for rows in self._rows)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.indicators import indicators
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE
 from msprobe.compare.rows import Rows
@@ -24,7 +24,7 @@ _NO_VALUE = "N/A"
 _DEVICES = ("cpu", "cuda", "npu", "mps", "xpu", "meta")
 
 
-def newer_columns(comparison: Comparison, stacks: StackOf | None) -> Callable[[int, int], list[Column]]:
+def newer_columns(comparison: RowComparison, stacks: StackOf | None) -> Callable[[int, int], list[Column]]:
     """Gives the columns of the rows from ``start`` to ``stop``."""
     cells = _NewerCells(comparison, stacks)
 
@@ -47,7 +47,7 @@ def newer_columns(comparison: Comparison, stacks: StackOf | None) -> Callable[[i
 
 
 class _NewerCells(Cells):
-    def __init__(self, comparison: Comparison, stacks: StackOf | None) -> None:
+    def __init__(self, comparison: RowComparison, stacks: StackOf | None) -> None:
         super().__init__(comparison, stacks)
         self._sentences = indicators(comparison)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
+from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, RowPairing
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.rows import Rows
@@ -27,7 +27,7 @@ NO_PARTNER = "No bench data matched."
 
 
 @dataclass(frozen=True)
-class Measures:
+class PairMeasures:
     """How the values of a pair are measured: by the formulas of ``form``, after ``prepare`` had them, and by the
     metrics of the user besides. ``views``: values with as many elements are compared in the bench's shape.
     """
@@ -48,10 +48,10 @@ class Measures:
 def measure_values(
     candidate: Rows,
     reference: Rows,
-    pairing: Pairing,
+    pairing: RowPairing,
     agree: Agreement,
     parts: tuple[DumpPart, DumpPart],
-    measures: Measures,
+    measures: PairMeasures,
     jobs: int = 1,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
@@ -89,7 +89,7 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
         yield from pool.map(measured, work)
 
 
-def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: Measures) -> TensorMeasures:
+def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: PairMeasures) -> TensorMeasures:
     arrays: list[Array] = []
     for side, part, name in (("side-target", parts[0], ours), ("side-bench", parts[1], theirs)):
         try:
@@ -111,7 +111,7 @@ def is_unreadable(note: str) -> bool:
 
 
 def _with_types(
-    measures: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: Pairing
+    measures: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: RowPairing
 ) -> TensorMeasures:
     if agree.dtype[row] not in (FAMILY, DIFFERENT):
         return measures

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from msprobe import log
 from msprobe.config_check import settings as dynamic
 from msprobe.config_check.collection import Collection
-from msprobe.config_check.framework import Framework, framework
+from msprobe.config_check.framework import CheckedFramework, framework
 from msprobe.config_check.random_calls import RandomCalls
 from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import PackWriter, check_pack_path
@@ -166,7 +166,7 @@ class ConfigChecker:
 
 def _checked(
     model: Any, shell_path: Any, output_zip_path: Any, fmk: Any, steps: Any
-) -> tuple[Framework, list[Any], list[str]]:
+) -> tuple[CheckedFramework, list[Any], list[str]]:
     """The framework, the models and the files. Raises InvalidInputError with all that is wrong."""
     problems: list[InvalidInputError] = []
 

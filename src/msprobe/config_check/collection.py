@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.config_check import settings as dynamic
-from msprobe.config_check.framework import Framework, Remove, features
+from msprobe.config_check.framework import CheckedFramework, Remove, features
 from msprobe.config_check.random_calls import RandomCalls, common_states
 from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import (
@@ -27,7 +27,7 @@ class Collection:
 
     def __init__(
         self,
-        framework: Framework,
+        framework: CheckedFramework,
         models: Sequence[Any],
         writer: PackWriter,
         steps: int,

@@ -18,7 +18,7 @@ Remove = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedFunction:
     """A function of random numbers: the module (or class) that has it, its name there, and its name in the pack.
 
     ``seeds``: it sets the state of a generator; its first argument is noted. ``compiles``: it draws nothing, but what
@@ -41,11 +41,11 @@ class TensorFacts:
     digest: str | None
 
 
-class Framework(Protocol):
+class CheckedFramework(Protocol):
     """One framework, as this process has it."""
 
     #: Functions of it that draw random numbers or set seeds.
-    functions: Sequence[Watched]
+    functions: Sequence[WatchedFunction]
     #: Modules of its compiler that must find these functions as they are when they are imported.
     compilers: Sequence[str]
 
@@ -84,15 +84,15 @@ class Framework(Protocol):
         """``{"p", "training"}`` of each dropout layer, by name."""
 
 
-def framework(name: object) -> Framework:
+def framework(name: object) -> CheckedFramework:
     """The framework of this name. Raises InvalidInputError for another name."""
     if not isinstance(name, str) or name not in FRAMEWORKS:
         near = did_you_mean(name, FRAMEWORKS)
         raise InvalidInputError(ended(said("fmk-unknown", ", ".join(FRAMEWORKS), name, near)))
-    return cast("Framework", importlib.import_module(_HOMES[name]).FRAMEWORK)
+    return cast("CheckedFramework", importlib.import_module(_HOMES[name]).FRAMEWORK)
 
 
-def features(values: Mapping[str, Any], framework_used: Framework) -> tuple[dict[str, Any], dict[str, str]]:
+def features(values: Mapping[str, Any], framework_used: CheckedFramework) -> tuple[dict[str, Any], dict[str, str]]:
     """Nested arguments as mindstudio-probe writes them, and the digests of their tensors by path (``args.0``).
 
     A tensor becomes its statistics, a list or tuple a dict by index, a dict one by key, anything else an empty text.

@@ -12,7 +12,7 @@ from mindspore import nn
 
 from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.config_check.framework import Remove, TensorFacts, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
@@ -24,10 +24,10 @@ _FUNCTIONS = (
 
 class _MindSpore:
     functions = (
-        *(Watched("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
-        Watched("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
-        Watched("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
-        Watched("mindspore", "jit", "mindspore.jit", compiles=True, compiles_later=True),
+        *(WatchedFunction("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
+        WatchedFunction("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
+        WatchedFunction("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
+        WatchedFunction("mindspore", "jit", "mindspore.jit", compiles=True, compiles_later=True),
     )
 
     compilers = ()

@@ -19,23 +19,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe import log
-from msprobe.config_check.framework import Watched
+from msprobe.config_check.framework import WatchedFunction
 from msprobe.guard import attempt
 from msprobe.messages import said
 
 #: Functions of Python and numpy, for all frameworks.
 COMMON = (
     *(
-        Watched("random", name, f"random.{name}")
+        WatchedFunction("random", name, f"random.{name}")
         for name in ("random", "randint", "uniform", "choice", "shuffle", "sample")
     ),
     *(
-        Watched("numpy.random", name, f"np.random.{name}")
+        WatchedFunction("numpy.random", name, f"np.random.{name}")
         for name in ("rand", "randn", "randint", "choice", "normal", "uniform", "random", "shuffle", "permutation")
     ),
-    Watched("random", "seed", "random.seed", seeds=True),
-    Watched("numpy.random", "seed", "np.random.seed", seeds=True),
-    Watched("numpy.random", "default_rng", "np.random.default_rng", seeds=True),
+    WatchedFunction("random", "seed", "random.seed", seeds=True),
+    WatchedFunction("numpy.random", "seed", "np.random.seed", seeds=True),
+    WatchedFunction("numpy.random", "default_rng", "np.random.default_rng", seeds=True),
 )
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MOST_STACKS = 10_000
@@ -84,7 +84,7 @@ class RandomCalls:
 
     def __init__(
         self,
-        watched: Sequence[Watched],
+        watched: Sequence[WatchedFunction],
         is_compiling: Callable[[], bool] = lambda: False,
         compilers: Sequence[str] = (),
     ) -> None:
@@ -160,7 +160,7 @@ class RandomCalls:
             for name, stacks in self._counts.items()
         }
 
-    def _aside(self, original: Any, watched: Watched) -> Any:
+    def _aside(self, original: Any, watched: WatchedFunction) -> Any:
         """Compilers know functions by identity, some for ever."""
 
         @functools.wraps(original)
@@ -174,7 +174,7 @@ class RandomCalls:
 
         return aside
 
-    def _counting(self, original: Any, watched: Watched) -> Any:
+    def _counting(self, original: Any, watched: WatchedFunction) -> Any:
         is_compiling, note, inside = self._is_compiling, self._note, self._inside
 
         @functools.wraps(original)
@@ -191,7 +191,7 @@ class RandomCalls:
 
         return counting
 
-    def _note(self, watched: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _note(self, watched: WatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Count a call; False for one that is none of the program."""
         # What a watched function calls itself is no call of the program.
         if not self._replaced or getattr(self._inside, "busy", False):

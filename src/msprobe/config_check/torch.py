@@ -17,7 +17,7 @@ from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
-from msprobe.config_check.framework import Remove, TensorFacts, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.guard import attempt
@@ -33,19 +33,19 @@ _is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lamb
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
 
-def _watched() -> tuple[Watched, ...]:
+def _watched() -> tuple[WatchedFunction, ...]:
     drawing = "rand randint randn randperm rand_like randint_like randn_like normal bernoulli multinomial".split()
     filling = "exponential_ geometric_ log_normal_ cauchy_ uniform_ normal_ bernoulli_ random_".split()
     seeding = ("torch", "torch.cuda", "torch.npu")
     return (
-        *(Watched("torch", name, f"torch.{name}") for name in drawing),
-        *(Watched("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
-        *(Watched(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
-        *(Watched(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
-        *(Watched(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
-        Watched("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
-        Watched("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
-        Watched(NOTING_FUNCTIONS[0], "optimize", "optimize", compiles=True, compiles_later=True),
+        *(WatchedFunction("torch", name, f"torch.{name}") for name in drawing),
+        *(WatchedFunction("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
+        *(WatchedFunction(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
+        *(WatchedFunction(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
+        *(WatchedFunction(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
+        WatchedFunction("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
+        WatchedFunction("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
+        WatchedFunction(NOTING_FUNCTIONS[0], "optimize", "optimize", compiles=True, compiles_later=True),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.one_step import Keep, Task, judge
+from msprobe.diagnose.one_step import Keep, StepTask, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
@@ -109,10 +109,10 @@ class Steps:
         results = run(judge, self._tasks(step), self._workers, partial(self._place, step))
         return settle_exchanges(with_first_suspects(results))
 
-    def _tasks(self, step: StepPair) -> list[Task]:
+    def _tasks(self, step: StepPair) -> list[StepTask]:
         first, other = self._dumps
         return [
-            Task(
+            StepTask(
                 first.only(step.candidate, rank),
                 other.only(step.reference, twin),
                 self._healthy.get((step.reference, twin)),

@@ -31,7 +31,7 @@ _MOST_COMPARED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class ProbedGradient:
     """Where the elements of a gradient are: ``flat`` shows them (float32 or float64, C order), from ``address`` on.
 
     ``shape``: of the whole gradient; ``local_shape``: of these elements, where they are a part of it. ``norm``: known
@@ -46,7 +46,7 @@ class Gradient:
     norm: float | None = None
 
 
-def measure(gradient: Gradient, probe: GradientProbe) -> tuple[GradientRow, Array | None]:
+def measure(gradient: ProbedGradient, probe: GradientProbe) -> tuple[GradientRow, Array | None]:
     """The row of a gradient, and its direction where the level has one: an array of its own."""
     flat = gradient.flat
     count = flat.size

@@ -16,7 +16,7 @@ from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.grad_probe.measure import Array, Gradient, measure
+from msprobe.grad_probe.measure import Array, ProbedGradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.writer import Entry
 from msprobe.messages import said
@@ -116,4 +116,6 @@ class GradientProbe(Observer):
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float32)
         flat = array.reshape(-1)
-        return measure(Gradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields)
+        return measure(
+            ProbedGradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields
+        )

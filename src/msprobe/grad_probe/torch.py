@@ -28,7 +28,7 @@ from msprobe.capture.torch.training import TrainingListening
 from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.grad_probe.measure import Gradient, measure
+from msprobe.grad_probe.measure import ProbedGradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.torch_devices import DeviceStep
 from msprobe.grad_probe.turns import Turns
@@ -252,12 +252,12 @@ def _gradient(
     shape: tuple[int, ...],
     local_shape: tuple[int, ...] | None,
     norm: float | None,
-) -> Gradient:
+) -> ProbedGradient:
     """The elements of a tensor in memory that is adjacent, not copied: valid as long as ``values`` is."""
     count = values.numel()
     address = address_of(values) if count else 0
     flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
-    return Gradient(name, flat, address, shape, local_shape, norm)
+    return ProbedGradient(name, flat, address, shape, local_shape, norm)
 
 
 def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:

@@ -15,7 +15,7 @@ from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import find_partners
 from msprobe.graph.folders import DumpFolders, RankFolder, coverage_of, find_folders, pair_folders
-from msprobe.graph.job import Built, Job, Pair, build
+from msprobe.graph.job import Built, GraphJob, Pair, build
 from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import GraphRequest
 from msprobe.graph.vis_db import id_of, write_vis_db
@@ -50,7 +50,7 @@ def build_graphs(
     pairs = list(_jobs(mine, theirs, request))
     output = Path(request.output)
     with _growing_folder(output) as folder:
-        jobs = [Job(request, pair, folder, number) for number, pair in enumerate(pairs)]
+        jobs = [GraphJob(request, pair, folder, number) for number, pair in enumerate(pairs)]
         graphs: list[Built] = []
 
         def show_dump(number: int) -> None:

@@ -34,7 +34,7 @@ Pair = tuple[RankFolder, RankFolder | None]
 
 
 @dataclass(frozen=True)
-class Job:
+class GraphJob:
     """The pairs of folders that are done together: one, or all of a step whose ranks are merged.
 
     ``folder`` is where the files grow, ``number`` keeps their names apart.
@@ -59,7 +59,7 @@ class Built:
     interrupted: tuple[Path, ...] = ()
 
 
-def build(job: Job) -> list[Built]:
+def build(job: GraphJob) -> list[Built]:
     """Read, compare and write. Raises PathError, InvalidInputError or TaskMismatchError."""
     request = job.request
     # Millions of small objects, none of which know each other: looking for circles takes half as long as the work.
@@ -84,7 +84,7 @@ def build(job: Job) -> list[Built]:
         return [replace(graph, interrupted=ended) for graph in built]
 
 
-def _written(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
+def _written(job: GraphJob, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """What is written of each graph; the dumps are added to ``opened``, and closed."""
     with ExitStack() as open_parts:
         open_parts.callback(_close, opened)
@@ -137,7 +137,7 @@ def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: GraphRequest)
     return read_side(part, complete_stacks=request.complete_stacks, tree=tree)
 
 
-def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
+def _merged(job: GraphJob, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """One graph for each copy of the model."""
     request = job.request
 

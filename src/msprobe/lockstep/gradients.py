@@ -142,7 +142,7 @@ class Gradients:
 
     def end_factors(self) -> dict[str, float]:
         """The step is over: the backward calls that began with a factor, with which. Where a paired call has taken
-        gradients that had it, what optimizers take says nothing of it.
+        gradients that had it, what optimizers take shows nothing of it.
         """
         for name, (_, regions) in self._roots.items() if self.is_factor_taken else ():
             for region in regions:

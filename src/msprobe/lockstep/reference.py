@@ -226,7 +226,7 @@ class _Record:
 
 
 def _inside_steps(part: DumpPart, names: Sequence[str]) -> frozenset[str]:
-    """Calls inside the steps of optimizers, where no structure says."""
+    """Calls inside the steps of optimizers, where the dump has no structure to show it."""
     every = [_Record(name, read_name(name)) for name in names]
     return frozenset(event.name for event in calls_inside_steps(part, every))
 

@@ -18,7 +18,7 @@ from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Because, Listed, OneSide, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status, Verdict
-from msprobe.diagnose.one_step import Task, judge
+from msprobe.diagnose.one_step import StepTask, judge
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
@@ -70,7 +70,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
             progress(said("job-of-jobs", said("step", step.candidate), number + 1, len(common.steps)))
         results = [
             judge(
-                Task(
+                StepTask(
                     first.only(step.candidate, rank),
                     other.only(step.reference, twin),
                     None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.series import Matrix, Series, label_of, place_of, series_of
 
 # The band is this many times as wide as the number usually changes from one step to the next, on both sides.
@@ -39,7 +39,7 @@ class Departure:
         return f"step {self.step}: {self.op} of {self.quantity} {self.label}, {self.first:.6g} and {self.second:.6g}"
 
 
-def departures(first: dict[str, Table], second: dict[str, Table]) -> list[Departure]:
+def departures(first: dict[str, QuantityTable], second: dict[str, QuantityTable]) -> list[Departure]:
     """What leaves the band at the earliest step at which anything does, in the order of a step; empty if nothing."""
     departures_found: list[Departure] = []
     for quantity in sorted(first.keys() & second.keys(), key=place_of):
@@ -53,7 +53,7 @@ def departures(first: dict[str, Table], second: dict[str, Table]) -> list[Depart
     return [departure for departure in departures_found if departure.step == earliest]
 
 
-def _usual_elements(norms: Series, table: Table) -> Matrix:
+def _usual_elements(norms: Series, table: QuantityTable) -> Matrix:
     """The size of an element, as the root of the mean of squares, [rows, steps]."""
     sizes: dict[str, int] = {}
     several = table.has_micro_steps and bool(table.micro_steps.any())

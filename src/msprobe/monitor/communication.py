@@ -14,7 +14,7 @@ from msprobe.monitor.state import ConfiguredState
 _KINDS: frozenset[EventKind] = frozenset(("collective",))
 
 
-class Collectives(Observer):
+class MeasuredCollectives(Observer):
     """Measures the tensors of collectives: a row for each operation, moment and position, of all calls of a step."""
 
     is_careful = True

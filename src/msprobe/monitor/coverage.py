@@ -11,7 +11,7 @@ import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.messages import joined, said
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
 from msprobe.monitor.whole_runs import WholeRun, whole_runs
@@ -92,7 +92,9 @@ def _ranks_in_words(ranks: Sequence[int]) -> str:
     return said("ranks-named", named)
 
 
-def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, Table]]) -> Coverage:
+def coverage_of_tables(
+    folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, QuantityTable]]
+) -> Coverage:
     """What a conversion of all ``runs`` in a folder has read, by rank and table: and what it has not, as ranks that the
     program had, damaged lines, quantities and steps of other ranks.
     """
@@ -121,7 +123,7 @@ def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Seque
 
 
 def missing_parts(
-    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
+    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, QuantityTable]]
 ) -> Iterable[str]:
     """What one of a pair lacks that the other has, or that cannot be read. ``tables``: none where sketches were."""
     ours, theirs = ({group.quantity for sketch in side for group in sketch.groups} for side in sketches)

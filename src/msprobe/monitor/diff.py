@@ -14,7 +14,7 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.monitor.coverage import RunPair, missing_parts, pairs_of, run_interval
-from msprobe.monitor.csv_files import Table, selected
+from msprobe.monitor.csv_files import QuantityTable, selected
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder, files_of, find_runs
 from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
@@ -78,7 +78,7 @@ def diff(first: StrPath, second: StrPath) -> RunDifference:
         ours, theirs = list(pair.first.folders), list(pair.second.folders)
         both = [_sketches(ours), _sketches(theirs)]
         steps_of_numbers: dict[str, float] = {}
-        tables: list[dict[str, Table]] = []
+        tables: list[dict[str, QuantityTable]] = []
         if not all(both):
             sketched = False
             tables = [tables_of(ours), tables_of(theirs)]
@@ -150,7 +150,7 @@ def _sketches(runs: Sequence[RunFolder]) -> list[Sketch]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def _common_ops(tables: Sequence[dict[str, Table]]) -> dict[str, tuple[str, ...]]:
+def _common_ops(tables: Sequence[dict[str, QuantityTable]]) -> dict[str, tuple[str, ...]]:
     """By quantity, the operators that all have: others say nothing of a difference."""
     return {
         name: tuple(op for op in table.ops if all(op in other[name].ops for other in tables[1:]))
@@ -159,7 +159,7 @@ def _common_ops(tables: Sequence[dict[str, Table]]) -> dict[str, tuple[str, ...]
     }
 
 
-def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list[Sketch]:
+def _from_csv(tables: dict[str, QuantityTable], ops: dict[str, tuple[str, ...]]) -> list[Sketch]:
     """Sketches made of csv files, of these operators."""
     scalars: dict[int, dict[str, float]] = {}
     rows: dict[int, dict[Quantity, list[Row]]] = {}
@@ -177,7 +177,7 @@ def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list
     ]
 
 
-def _without_damaged_steps(tables: Sequence[dict[str, Table]]) -> list[dict[str, Table]]:
+def _without_damaged_steps(tables: Sequence[dict[str, QuantityTable]]) -> list[dict[str, QuantityTable]]:
     """The tables without the steps in which a quantity has lost rows to damaged lines, on either side."""
     sides = [dict(tables_of_side) for tables_of_side in tables]
     for quantity in {name for tables_of_side in tables for name, table in tables_of_side.items() if table.damaged}:
@@ -197,7 +197,7 @@ def _without_damaged_steps(tables: Sequence[dict[str, Table]]) -> list[dict[str,
     return sides
 
 
-def _steps_of_numbers(tables: Sequence[dict[str, Table]]) -> dict[str, float]:
+def _steps_of_numbers(tables: Sequence[dict[str, QuantityTable]]) -> dict[str, float]:
     """The least step between two numbers of a quantity, where all of them are rounded to a few decimals."""
     least_steps: dict[str, float] = {}
     for tables_of_side in tables:
@@ -210,7 +210,7 @@ def _steps_of_numbers(tables: Sequence[dict[str, Table]]) -> dict[str, float]:
     return least_steps
 
 
-def _row(table: Table, at: int, ops: dict[str, tuple[str, ...]]) -> Row:
+def _row(table: QuantityTable, at: int, ops: dict[str, tuple[str, ...]]) -> Row:
     columns = [table.ops.index(op) for op in ops[table.quantity]]
     values = tuple(None if np.isnan(x) else float(x) for x in table.values[at, columns])
     present = table.dtypes[at] != "nan"

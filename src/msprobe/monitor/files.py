@@ -17,14 +17,14 @@ from msprobe import __version__, log
 from msprobe.errors import InvalidInputError, MsprobeError, PathError, reason_of
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import said
-from msprobe.monitor.measurements import Run
+from msprobe.monitor.measurements import MonitorRun
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
 
 RUN_FILE = "run.json"
 #: Fields of it: the number of the first step that the program gave, and which of the monitors that the process had at
 #: once this is, from 0.
 FIRST_STEP, MONITOR = "first_step", "monitor"
-#: As ``strftime("%b")`` says them in English, whatever the language of the process.
+#: As ``strftime("%b")`` gives them in English, whatever the language of the process.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _STAMP = re.compile(rf"({'|'.join(MONTHS)})(\d\d)_(\d\d)-(\d\d)-(\d\d)", re.ASCII)
@@ -92,7 +92,7 @@ def parse_folder_name(name: str) -> tuple[str, int, str] | None:
     return None if match is None else (match["stamp"], int(match["rank"]), match["mark"])
 
 
-def begin(run: Run) -> Run:
+def begin(run: MonitorRun) -> MonitorRun:
     """Make the folder of ``run``, or choose the one it goes on in, and write ``run.json``; the run with its folder.
 
     With ``append_to`` the newest folder of this rank whose stamp lies between the two, both included, is gone on with;
@@ -172,7 +172,7 @@ def _run_folder(path: Path) -> RunFolder | None:
     return RunFolder(path, rank, stamp, mark, _read_about(path))
 
 
-def _to_append_to(run: Run) -> RunFolder | None:
+def _to_append_to(run: MonitorRun) -> RunFolder | None:
     if len(run.append_to) != 2:
         raise InvalidInputError(said("append-output-wrong", len(run.append_to)))
     first, last = (stamp_of(text, f"append_output[{at}]") for at, text in enumerate(run.append_to))
@@ -189,7 +189,7 @@ def _to_append_to(run: Run) -> RunFolder | None:
     return None
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: MonitorRun) -> dict[str, Any]:
     return {
         "started": datetime.fromtimestamp(run.started).astimezone().isoformat(timespec="milliseconds"),
         "started_seconds": run.started,
@@ -213,7 +213,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _log_resumed(folder: RunFolder, run: Run) -> None:
+def _log_resumed(folder: RunFolder, run: MonitorRun) -> None:
     about = dict(folder.about) or _about(run)
     resumed = about.get("resumed")
     entry = {name: value for name, value in _about(run).items() if name != "steps_per_file"}

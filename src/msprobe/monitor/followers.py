@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.messages import said
 from msprobe.monitor.sketch import Sketch
-from msprobe.monitor.weights import EQUAL, Relation, numbers_of
+from msprobe.monitor.weights import EQUAL, BrokenRelation, numbers_of
 
 Pairs = Sequence[tuple[Sketch, Sketch]]
 
@@ -28,7 +28,7 @@ _FEWEST = 2
 _SHARE = 0.5
 
 
-def follower_relations(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[Relation]:
+def follower_relations(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[BrokenRelation]:
     """State that is further apart than what it follows, at the earliest step. ``rounding``: of the gradients;
     ``weights_rounding``: of the type that weights are stored in, 0 for float32.
     """
@@ -64,7 +64,7 @@ def follower_relations(pairs: Pairs, rounding: float = 0.0, weights_rounding: fl
             beyond |= lasting
         if beyond:
             return [
-                Relation(ours.step, said("state-leaves-what-it-follows", name, apart, limit))
+                BrokenRelation(ours.step, said("state-leaves-what-it-follows", name, apart, limit))
                 for name, (apart, limit) in sorted(beyond.items(), key=lambda item: -item[1][0] / item[1][1])
             ]
     return []

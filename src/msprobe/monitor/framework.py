@@ -35,7 +35,7 @@ class Meter(Protocol):
         """What is still to come is not wanted."""
 
 
-class Framework(Protocol):
+class MonitorFramework(Protocol):
     """The framework of the training, as far as a monitor has to know it."""
 
     #: As ``run.json`` names it.

@@ -12,9 +12,9 @@ from msprobe.foreign.nearest import near_words
 from msprobe.messages import Wording, joined, said
 from msprobe.monitor.activations import Activations
 from msprobe.monitor.alerts.needs import unmeasured
-from msprobe.monitor.communication import Collectives
+from msprobe.monitor.communication import MeasuredCollectives
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
@@ -35,7 +35,7 @@ class Watch:
 
     def __init__(
         self,
-        framework: Framework,
+        framework: MonitorFramework,
         config: MonitorConfig,
         models: Sequence[Any],
         micro_steps: int,
@@ -48,7 +48,7 @@ class Watch:
         self.models = models
         self.state = ConfiguredState(framework, config, models, micro_steps)
         self.structure: Structure | None = None
-        self.collectives: Collectives | None = None
+        self.collectives: MeasuredCollectives | None = None
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
         self._warn_of_unmatched()
@@ -156,7 +156,7 @@ class Watch:
             observers.append(unreduced)
         if config.cc_distribution.enable:
             if state.framework.is_distributed():
-                self.collectives = Collectives(state)
+                self.collectives = MeasuredCollectives(state)
                 observers.append(self.collectives)
             else:
                 log.warning(said("collectives-need-process-group"))
@@ -222,7 +222,9 @@ class _Later:
 _TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
 
 
-def tagged(framework: Framework, metrics: StepMetrics, quantity: Quantity, rank: int) -> dict[str, dict[str, Any]]:
+def tagged(
+    framework: MonitorFramework, metrics: StepMetrics, quantity: Quantity, rank: int
+) -> dict[str, dict[str, Any]]:
     """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
     ops = metrics.ops_of(quantity)
     return {_tag(row, rank, quantity): _values(framework, ops, row) for row in metrics.rows.get(quantity, ())}
@@ -233,7 +235,7 @@ def _tag(row: Row, rank: int, quantity: str) -> str:
     return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
 
 
-def _values(framework: Framework, ops: Sequence[str], row: Row) -> dict[str, Any]:
+def _values(framework: MonitorFramework, ops: Sequence[str], row: Row) -> dict[str, Any]:
     by_op: dict[str, Any] = {
         op: framework.as_tensor(float("nan") if value is None else value)
         for op, value in zip(ops, row.values, strict=True)

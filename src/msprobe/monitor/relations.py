@@ -16,7 +16,7 @@ from msprobe.messages import said
 from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
 from msprobe.monitor.followers import follower_relations
 from msprobe.monitor.sketch import Sketch
-from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
+from msprobe.monitor.weights import BrokenRelation, apart_by, numbers_of, weight_relations
 
 Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 Pairs = Sequence[tuple[Sketch, Sketch]]
@@ -99,7 +99,7 @@ def rounding_of_first_step(pairs: Pairs) -> float:
     return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
-def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[Relation]:
+def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[BrokenRelation]:
     """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type that gradients
     are computed in, ``weights_rounding``: of one that weights are stored in.
     """
@@ -114,7 +114,7 @@ def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float 
     return [relation for relation in relations if relation.step == first]
 
 
-def _uneven_factors(pairs: Pairs) -> list[Relation]:
+def _uneven_factors(pairs: Pairs) -> list[BrokenRelation]:
     """A tensor whose factor between unreduced and reduced gradient leaves that of the others, in the second run."""
     history: list[float] = []
     for ours, theirs in pairs:
@@ -133,7 +133,7 @@ def _uneven_factors(pairs: Pairs) -> list[Relation]:
         worst = np.flatnonzero(np.abs(apart) > limit)
         if 0 < len(worst) <= len(names) // 2:
             return [
-                Relation(
+                BrokenRelation(
                     ours.step,
                     said("gradient-scaled-between", names[at], float(np.exp(apart[at])), float(np.expm1(limit))),
                 )
@@ -142,7 +142,7 @@ def _uneven_factors(pairs: Pairs) -> list[Relation]:
     return []
 
 
-def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
+def _steady_factors(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """A gradient that is larger, or smaller, than in the first run in each of so many steps, where it was not before
     and most others are not.
     """
@@ -172,7 +172,7 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
             if at:
                 at.sort(key=lambda column: -float(least[column]))
                 return [
-                    Relation(
+                    BrokenRelation(
                         pairs[begin][0].step,
                         said(
                             "norm-scaled-steadily",
@@ -188,7 +188,7 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
     return []
 
 
-def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
+def _levels(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """In the first steps the gradients of most tensors are further apart than their rounding explains, in two steps one
     after the other: a kink makes some of them jump in one, and what comes behind it may be of that kink.
     """
@@ -209,7 +209,7 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
         limit = _LEVELS.get(number, 0.0) * unit
         if limit and level > limit and levels[number + 1][1] > limit:
             text = said("gradients-differ-generally", level, limit, levels[0][1])
-            return [Relation(step, text)]
+            return [BrokenRelation(step, text)]
         if limit and medians[number] > limit >= level:
             return []
     return []

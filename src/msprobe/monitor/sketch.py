@@ -30,7 +30,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes, open_regular
 from msprobe.messages import said
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.series import place_of
 from msprobe.paths import StrPath, create_file, write_atomically
 
@@ -197,7 +197,7 @@ class SketchSink:
         self._layout: tuple[Group, ...] | None = None
         self._descriptor = -1
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Begin the file, or go on with it. Raises PathError."""
         self._folder = run.folder
         if self._ring is not None:

@@ -10,7 +10,7 @@ from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
 from msprobe.messages import said
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity
@@ -22,7 +22,7 @@ _KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 MOMENTS: tuple[Literal["exp_avg", "exp_avg_sq"], ...] = ("exp_avg", "exp_avg_sq")
 
 
-class Kept(NamedTuple):
+class KeptParameter(NamedTuple):
     """What an optimizer keeps of one parameter. ``weight``: what it updates; ``moments``: exp_avg and exp_avg_sq, as
     far as there are any.
     """
@@ -53,7 +53,7 @@ class Optimizers(Protocol):
     def followed(self) -> list[Any]:
         """The optimizers whose steps are those of the given one."""
 
-    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
         """What is kept of each of these parameters, as far as this step changes them, by their identities; ``moments``
         False: without them. ``event``: the step that is taken.
         """
@@ -116,7 +116,7 @@ class OptimizerSteps(Observer):
             for parameter, kept in owned:
                 self._add("param_origin", parameter, kept.weight)
 
-    def _owned(self, event: Any, moments: bool) -> list[tuple[WatchedParameter, Kept]]:
+    def _owned(self, event: Any, moments: bool) -> list[tuple[WatchedParameter, KeptParameter]]:
         alive = [(parameter, weight) for parameter, weight in self.state.watched.alive() if self.groups.writes(weight)]
         kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
         return [(parameter, kept[id(weight)]) for parameter, weight in alive if id(weight) in kept]
@@ -125,11 +125,11 @@ class OptimizerSteps(Observer):
         if self.unreduced is not None:
             self.unreduced.end()
 
-    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         for parameter, kept in owned:
             self._add("grad_reduced", parameter, kept.gradient)
 
-    def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+    def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         for quantity in MOMENTS:
             for parameter, kept in owned:
                 self._add(quantity, parameter, kept.moments.get(quantity))
@@ -195,7 +195,7 @@ class OptimizerSteps(Observer):
         """The cells of the whole tensor, where this rank has measured a part of it."""
         return cells
 
-    def _add_direction(self, parameter: WatchedParameter, kept: Kept, step: int) -> None:
+    def _add_direction(self, parameter: WatchedParameter, kept: KeptParameter, step: int) -> None:
         """The share of elements in which gradient and first moment have one sign; one that is zero counts half."""
         moment = kept.moments.get("exp_avg")
         gradient = kept.gradient
@@ -219,7 +219,7 @@ class Groups:
     reduced gradients; ``tensor``: ranks with parts of the model, of which the first writes what is not in parts.
     """
 
-    def __init__(self, framework: Framework | None = None, data: Any = None, tensor: Any = None) -> None:
+    def __init__(self, framework: MonitorFramework | None = None, data: Any = None, tensor: Any = None) -> None:
         self._data = _place_in(framework, data)
         self._tensor = _place_in(framework, tensor)
 
@@ -232,7 +232,7 @@ class Groups:
         return self._tensor in (None, 0) or bool(getattr(parameter, "tensor_model_parallel", False))
 
 
-def _place_in(framework: Framework | None, group: Any) -> int | None:
+def _place_in(framework: MonitorFramework | None, group: Any) -> int | None:
     if group is None or framework is None or not framework.is_distributed():
         return None
     return framework.place_in(group)

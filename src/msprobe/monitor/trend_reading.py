@@ -16,7 +16,7 @@ from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.database import Database, DatabaseError, open_database
 from msprobe.foreign.opening import is_regular
 from msprobe.messages import said
-from msprobe.monitor.csv_files import Table, merged, read_csv_tables
+from msprobe.monitor.csv_files import QuantityTable, merged, read_csv_tables
 from msprobe.monitor.csv_files import quantities_of as csv_quantities_of
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_database import FILE_NAME, INFINITE, TENSORS, identifier
@@ -35,14 +35,14 @@ def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
     return list(names)
 
 
-def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> Table | None:
+def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> QuantityTable | None:
     """All rows of a quantity in the runs of one rank, which are given from the oldest to the newest: of csv files and
     of databases. ``last_steps``: of databases only so many.
 
     Of rows for the same tensor and step the last one counts, as a run that was resumed repeats steps. None if there
     is nothing. Raises PathError for a file that cannot be read.
     """
-    tables: list[Table] = []
+    tables: list[QuantityTable] = []
     for run in runs:
         tables += read_csv_tables(run, quantity)
         trend = read_trend(run, quantity, last_steps)
@@ -76,7 +76,7 @@ def extremes_of(run: RunFolder) -> tuple[int, int] | None:
         return (int(extremes[0][0]), int(extremes[0][1])) if extremes and extremes[0][0] is not None else None
 
 
-def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
+def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> QuantityTable | None:
     """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
     if not has_database(run):
         return None
@@ -151,14 +151,14 @@ def _table(
     rows: Sequence[tuple[Any, ...]],
     targets: dict[int, _Target],
     tensors: dict[int, tuple[str, str]],
-) -> Table:
+) -> QuantityTable:
     of = [targets[row[2]] for row in rows]
     # What a cell says: a tensor's NaN has no number there, and infinity one that no other has.
     values = np.array([row[4:] for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
     infinite = np.abs(values) == INFINITE
     values[infinite] = np.copysign(np.inf, values[infinite])
     kinds = [tensors.get(row[2], ("", "")) for row in rows]
-    return Table(
+    return QuantityTable(
         quantity,
         ops,
         [target.stage for target in of],

@@ -22,7 +22,7 @@ from msprobe.messages import said, translated
 from msprobe.monitor.alerts.alert import text_of_record
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
+from msprobe.monitor.csv_files import QuantityTable, merged, quantities_of, read_table
 from msprobe.monitor.files import MONITOR, RunFolder, find_runs
 from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
 from msprobe.monitor.trend_database import FILE_NAME
@@ -46,7 +46,7 @@ class RankState:
     """What the files of one rank say now. ``changed``: seconds since one was written."""
 
     run: RunFolder
-    tables: dict[str, Table]
+    tables: dict[str, QuantityTable]
     changed: float | None
 
 
@@ -208,7 +208,7 @@ def _tensors(state: RankState, top: int) -> RenderableType:
     return grid
 
 
-def _norms(table: Table | None) -> Series | None:
+def _norms(table: QuantityTable | None) -> Series | None:
     if table is None:
         return None
     all_series = list(series_of(table))

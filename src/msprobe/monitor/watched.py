@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.capture.events import path_of
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework, Named
+from msprobe.monitor.framework import MonitorFramework, Named
 from msprobe.monitor.names import Targets, short_names
 
 
@@ -32,10 +32,10 @@ class WatchedModule:
     full: str
 
 
-class Watched:
+class WatchedModel:
     """The modules and parameters of one or several models, by what events call them."""
 
-    def __init__(self, framework: Framework, models: Sequence[Any], config: MonitorConfig) -> None:
+    def __init__(self, framework: MonitorFramework, models: Sequence[Any], config: MonitorConfig) -> None:
         self.targets = targets = Targets(config.targets)
         self.parameters: list[WatchedParameter] = []
         # Of all modules: the key of their events -> the module; and those among them that are measured.
@@ -66,7 +66,7 @@ class Watched:
                 self._by_id[id(parameter)] = watched
 
     def _add_modules(
-        self, stage: int, model: Any, config: MonitorConfig, keys: dict[int, str], framework: Framework
+        self, stage: int, model: Any, config: MonitorConfig, keys: dict[int, str], framework: MonitorFramework
     ) -> None:
         named = [(name, module) for name, module in framework.modules_of(model) if id(module) in keys]
         short = short_names([name for name, _ in named]) if config.squash_name else [name for name, _ in named]

@@ -42,14 +42,14 @@ _SHARE_OF_TENSORS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class BrokenRelation:
     """``message``: what holds in one run and not in the other, from this step on."""
 
     step: int
     message: str
 
 
-def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
+def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[BrokenRelation]:
     """The earliest of each kind. ``rounding``: of a half type in which gradients were computed."""
     return [
         *_unequal_start(pairs),
@@ -67,16 +67,16 @@ def numbers_of(sketch: Sketch, quantity: str) -> _Numbers:
     }
 
 
-def _unequal_start(pairs: Pairs) -> list[Relation]:
+def _unequal_start(pairs: Pairs) -> list[BrokenRelation]:
     if not pairs or pairs[0][0].step != 0:
         return []
     ours, theirs = (numbers_of(side, "param_origin") for side in pairs[0])
     apart = {name: apart_by(ours[name], theirs[name]) for name in ours if name in theirs}
     names = sorted((name for name, distance in apart.items() if distance > EQUAL), key=lambda name: -apart[name])
-    return [Relation(0, said("weights-differ-before-start", name, apart[name])) for name in names]
+    return [BrokenRelation(0, said("weights-differ-before-start", name, apart[name])) for name in names]
 
 
-def _written_between_steps(pairs: Pairs) -> list[Relation]:
+def _written_between_steps(pairs: Pairs) -> list[BrokenRelation]:
     """In the second run something writes to weights behind the step, in the first run nothing does."""
     for before, now in pairwise(pairs):
         if now[0].step != before[0].step + 1:
@@ -89,7 +89,7 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
         if names:
             names.sort(key=lambda name: -sides[1][name])
             return [
-                Relation(
+                BrokenRelation(
                     now[0].step,
                     said("weights-change-between", name, before[0].step, sides[1][name]),
                 )
@@ -98,7 +98,7 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
     return []
 
 
-def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
+def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """A step changes weights otherwise, and the gradients do not explain it.
 
     In a half type single tensors say nothing: of elements whose gradient is smaller than its rounding an adaptive
@@ -140,7 +140,7 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
             del usual[:-_LOOKED_BACK]
         if len(changed) >= (max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])) if rounding else 1):
             return [
-                Relation(
+                BrokenRelation(
                     ours.step,
                     said("update-differs-of-equal-gradients", name, apart, limit),
                 )
@@ -149,7 +149,7 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
     return []
 
 
-def _steady_changes(pairs: Pairs) -> list[Relation]:
+def _steady_changes(pairs: Pairs) -> list[BrokenRelation]:
     """What a step does to the norm of a tensor is more, or less, by nearly the same in each of the first steps: a decay
     that one run alone has. Rounding, and whole steps that an adaptive optimizer makes of it, vary from step to step.
     """
@@ -175,7 +175,7 @@ def _steady_changes(pairs: Pairs) -> list[Relation]:
         if certainty > _STEADY_ERRORS:
             steady.append((certainty, name, mean, step))
     return [
-        Relation(
+        BrokenRelation(
             0,
             said("update-adds-steadily", name, _STEADY, mean, step, certainty),
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from msprobe.config.settings import NoiseKind, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Reactions, TensorDistance
 from msprobe.perturb.thresholds import noise_of
 from msprobe.signed_errors import CheckedResult, judge_signed
 
@@ -85,7 +85,7 @@ def exchanged(own: Array, axis: int | None) -> Any:
     return exchanged_array
 
 
-def compare(own: Array, other: Array, limits: Limits) -> TensorDistance:
+def compare(own: Array, other: Array, limits: ErrorLimits) -> TensorDistance:
     """By the ratio of magnitudes."""
     if own.shape != other.shape:
         raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
@@ -99,7 +99,7 @@ def compare(own: Array, other: Array, limits: Limits) -> TensorDistance:
     return TensorDistance(not word and worst <= limits.ratio, worst, word, mean, float(bad.mean()))
 
 
-def is_explained(own: Array, other: Array, limits: Limits, reactions: Reactions) -> bool:
+def is_explained(own: Array, other: Array, limits: ErrorLimits, reactions: Reactions) -> bool:
     """See :meth:`msprobe.perturb.framework.Framework.is_explained`."""
     base = _wide(reactions.base)
     mismatch, flips, ratio, a, b = _elements(_wide(own), _wide(other), limits.floor)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.config.settings import PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Framework, Invocation, Limits, Reactions
+from msprobe.perturb.framework import ErrorLimits, Framework, Invocation, Reactions
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import Second, SecondRuns, expected
 from msprobe.perturb.thresholds import unit_of
@@ -40,7 +40,7 @@ class Judge:
         self.run = run
         self._known: dict[tuple[str, float, int], tuple[Sequence[Any], list[Sequence[Any]]]] = {}
 
-    def verdict(self, index: int, own: Any, other: Any, limits: Limits) -> tuple[Verdict, str]:
+    def verdict(self, index: int, own: Any, other: Any, limits: ErrorLimits) -> tuple[Verdict, str]:
         """Whether it does, and why that is not known, or what shows that it does not. What is made again without a
         change has nothing to explain.
         """

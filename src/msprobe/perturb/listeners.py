@@ -7,18 +7,18 @@ from typing import Any
 from msprobe.capture.events import Call, Event
 from msprobe.capture.listeners import Changer, Changes, Result
 from msprobe.messages import said, text_of
-from msprobe.perturb.bench import Bench, Watched
-from msprobe.perturb.calls import Check, OfCalls
+from msprobe.perturb.bench import Bench, WatchedCall
+from msprobe.perturb.calls import OfCalls, PerturbationCheck
 from msprobe.perturb.checking import Question, results_of
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.second_runs import NotPerturbedError
 from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
-class ForwardCheck(Check):
+class ForwardCheck(PerturbationCheck):
     """Makes calls again and compares what comes of them."""
 
-    def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question:
+    def question_of(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> Question:
         """Does it give the same again?"""
         fw = self.bench.framework
         return Question(event, watched.first, own, lambda call, widened: results_of(fw, fw.again(call, widened)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError
 from msprobe.messages import joined, said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
 from msprobe.precheck.known_names import REFUSED
@@ -87,7 +87,7 @@ def spoiled(value: tuple[Any, str], fault: Fault | None) -> tuple[Any, str]:
 
 
 @dataclass
-class MindSporeRow(Judged):
+class MindSporeRow(JudgedResult):
     """One result of a call."""
 
     cosine: float | None = None

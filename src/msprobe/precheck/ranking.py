@@ -14,7 +14,7 @@ from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
-from msprobe.precheck.slopes import Pool
+from msprobe.precheck.slopes import SlopePool
 from msprobe.signed_errors import certainty_of, way_of
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
@@ -67,7 +67,7 @@ class Ranking:
     #: Operators that were asked for by name and have no sample, with the type.
     without_samples: tuple[str, ...] = ()
     #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
-    pools: dict[tuple[str, str], Pool] = field(default_factory=dict)
+    pools: dict[tuple[str, str], SlopePool] = field(default_factory=dict)
 
     @property
     def allowance(self) -> str:
@@ -114,7 +114,7 @@ class Ranking:
                 continue
             result = row[0].removeprefix(answer.key)
             dtype = row[DEVICE_DTYPE].rpartition(".")[2]
-            pool = self.pools.setdefault((f"{_api_of(answer.key)}{result}", dtype), Pool())
+            pool = self.pools.setdefault((f"{_api_of(answer.key)}{result}", dtype), SlopePool())
             pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
 
     @property

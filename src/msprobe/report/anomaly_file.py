@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from msprobe.diagnose.check.bad_values import Limits
+from msprobe.diagnose.check.bad_values import GrowthLimits
 from msprobe.diagnose.check.first_overflow import Asked, FirstNode, OverflowAnswer
 
 
@@ -36,7 +36,7 @@ def asked_for(propagation: dict[str, Any]) -> Asked:
     limits = limits if isinstance(limits, dict) else {}
     numbers = {key: limits[key] for key in ("largest", "growth") if type(limits.get(key)) in (int, float)}
     return Asked(
-        Limits(every_infinity=limits.get("every_infinity") is True, **numbers),
+        GrowthLimits(every_infinity=limits.get("every_infinity") is True, **numbers),
         all_steps=question.get("all_steps") is True,
         partial=question.get("partial") is True,
     )

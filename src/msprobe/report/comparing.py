@@ -15,7 +15,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.compare.colours import RED, YELLOW
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.mapping import Mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form
@@ -212,7 +212,7 @@ def _compare_open(
     return PairOutcome(tuple(files), len(comparison), matched, not_read)
 
 
-def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
+def _warn_multiplications(comparison: RowComparison, asked: Multiplications) -> None:
     if comparison.tensors is None:
         log.warning(said("values-missing-to-multiply"))
         return
@@ -244,7 +244,7 @@ def _stacks(part: DumpPart, request: SheetRequest) -> StackOf | None:
 
 
 def _write(
-    comparison: Comparison,
+    comparison: RowComparison,
     stacks: StackOf | None,
     request: SheetRequest,
     rank: str,
@@ -272,7 +272,7 @@ def _write(
     return files
 
 
-def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...]) -> SheetTable:
+def _with_own(table: SheetTable, comparison: RowComparison, names: tuple[str, ...]) -> SheetTable:
     """The table with the columns of the user's metrics behind all others; there are none without values."""
     tensors = comparison.tensors
     if tensors is None:
@@ -296,7 +296,7 @@ def _free_stamp(folder: Path, middle: str) -> str:
         seconds += 1
 
 
-def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator[Sheet]:
+def sheets_of(comparison: RowComparison, table: SheetTable, form: Form) -> Iterator[Sheet]:
     """The sheets of a workbook: the table, and the rows that one side alone has, if there are any."""
     colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
     yield Sheet("Sheet", table.header, table.blocks(), table.rows, colours)
@@ -305,7 +305,7 @@ def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator
         yield Sheet("Unmatched", _UNMATCHED_HEADER, [unmatched], len(unmatched[0]))
 
 
-def _unmatched(comparison: Comparison) -> list[Column]:
+def _unmatched(comparison: RowComparison) -> list[Column]:
     """The rows that one side alone has, of both sides."""
     cells: list[list[str]] = [[] for _ in _UNMATCHED_HEADER]
     for side, rows, unmatched in (
@@ -326,7 +326,7 @@ def _unmatched(comparison: Comparison) -> list[Column]:
     return list(cells)
 
 
-def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_few: str) -> None:
+def _say_outcome(comparison: RowComparison, files: list[Path], matched: int, why_few: str) -> None:
     if len(comparison) and matched < _LEAST_MATCHED * len(comparison):
         log.warning(said("few-rows-have-partner", matched, len(comparison), why_few))
     for line in unmatched_lines(comparison):
@@ -336,7 +336,7 @@ def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_fe
         log.info(said("file-written", file))
 
 
-def _in_a_line(comparison: Comparison, matched: int) -> str:
+def _in_a_line(comparison: RowComparison, matched: int) -> str:
     """The result: how many rows were compared, and how many stand out."""
     colours = comparison.colouring.colour
     red, yellow = (int(np.count_nonzero(colours == colour)) for colour in (RED, YELLOW))
@@ -345,7 +345,7 @@ def _in_a_line(comparison: Comparison, matched: int) -> str:
     return said("rows-compared", matched, len(comparison), red, yellow, ending)
 
 
-def _log_rows(comparison: Comparison) -> None:
+def _log_rows(comparison: RowComparison) -> None:
     """One line for each tensor that was compared, as ``is_print_compare_log`` asks for."""
     for row, measured in enumerate(comparison.tensors or []):
         if comparison.candidate.data_name[row] is not None:

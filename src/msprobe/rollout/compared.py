@@ -19,7 +19,7 @@ MOST_ADDED_UP = {False: 10 * ROUNDING_OF_FLOAT32, True: 10 * ROUNDING_OF_HALF}
 
 
 @dataclass
-class Operator:
+class ComparedOperator:
     """All calls of a module, each side against the trainer's operator in float64.
 
     ``bits``: share of elements equal on both sides. ``engine``, ``trainer``: the largest deviation of a row, in units
@@ -78,7 +78,7 @@ class RolloutAnswer:
     contract: Contract | None = None
     findings: list[RolloutFinding] = field(default_factory=list)
     weights: int = 0
-    operators: dict[str, Operator] = field(default_factory=dict)
+    operators: dict[str, ComparedOperator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     judges_logits: bool = False
     is_half: bool = True

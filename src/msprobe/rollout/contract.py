@@ -50,7 +50,7 @@ class RolloutFinding:
 
 
 @dataclass(frozen=True)
-class Measures:
+class LogProbMeasures:
     """Differences engine - trainer of the log-probs of all tokens that count.
 
     ``k3``: the mean of r - 1 - log r with r = exp(trainer - engine), an estimate of the divergence (Schulman, 2020).
@@ -75,9 +75,9 @@ class Contract:
 
     status: RolloutStatus
     findings: tuple[RolloutFinding, ...]
-    measures: Measures
+    measures: LogProbMeasures
     coverage: Coverage
-    decode: Measures | None = None
+    decode: LogProbMeasures | None = None
 
     @property
     def exit_code(self) -> int:
@@ -287,16 +287,16 @@ def _finite(pairs: Sequence[Pair]) -> list[RolloutFinding]:
 # ---- numbers
 
 
-def measured(pairs: Sequence[Pair]) -> Measures:
+def measured(pairs: Sequence[Pair]) -> LogProbMeasures:
     """The measures of all tokens that count and have two numbers; those whose experts differ are counted apart."""
     engine, trainer, flipped = _values(pairs)
     usable = np.isfinite(engine) & np.isfinite(trainer) & ~_is_filled(engine, trainer) & ~_is_filled(trainer, engine)
     engine, trainer = engine[usable], trainer[usable]
     if not len(engine):
-        return Measures(flipped=flipped)
+        return LogProbMeasures(flipped=flipped)
     difference = engine - trainer
     ratio = np.exp(np.minimum(-difference, 50.0))
-    return Measures(
+    return LogProbMeasures(
         tokens=len(engine),
         equal=int((difference == 0).sum()),
         mean=float(np.abs(difference).mean()),
@@ -333,11 +333,11 @@ def _masked(response: Response, keep: Any) -> Response:
     return Response(response.name, response.log_probs[:count], mask=mask)
 
 
-def _numbers(measures: Measures) -> dict[str, Any]:
+def _numbers(measures: LogProbMeasures) -> dict[str, Any]:
     return {"mean": measures.mean, "largest": measures.largest, "tokens": measures.tokens, "equal": measures.equal}
 
 
-def _value_findings(pairs: Sequence[Pair], measures: Measures) -> list[RolloutFinding]:
+def _value_findings(pairs: Sequence[Pair], measures: LogProbMeasures) -> list[RolloutFinding]:
     """Why log-probs differ by more than rounding, or in a way that rounding does not."""
     if measures.tokens < FEWEST or measures.mean <= ROUNDING_OF_FLOAT32:
         return []
@@ -367,7 +367,7 @@ def _settings(pairs: Sequence[Pair]) -> dict[str, float]:
     return settings
 
 
-def _one_way(pairs: Sequence[Pair], measures: Measures) -> RolloutFinding | None:
+def _one_way(pairs: Sequence[Pair], measures: LogProbMeasures) -> RolloutFinding | None:
     """The engine's are of fewer tokens: never smaller, and the trainer's mass on what was drawn is below 1.
 
     For tokens drawn by what the engine reports, the mean of exp(trainer - engine) is the trainer's probability of all

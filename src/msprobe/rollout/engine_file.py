@@ -26,7 +26,7 @@ RESPONSES_FILE = "responses.jsonl"
 
 
 @dataclass(frozen=True)
-class Module:
+class EngineModule:
     """What a module of the engine holds: plain numbers, and the digests of its weights by name."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Engine:
     """An ``engine.json``. ``rows``: number of the pass -> the request of each row."""
 
     rows: Mapping[int, list[str]] = field(default_factory=dict)
-    modules: Mapping[str, Module] = field(default_factory=dict)
+    modules: Mapping[str, EngineModule] = field(default_factory=dict)
 
 
 def write_engine(folder: str, content: Mapping[str, Any]) -> None:
@@ -65,10 +65,10 @@ def read_engine(folder: Path) -> Engine:
     return Engine(rows, modules)
 
 
-def read_modules(tree: Mapping[str, Any]) -> dict[str, Module]:
+def read_modules(tree: Mapping[str, Any]) -> dict[str, EngineModule]:
     """What modules hold, as an engine's worker says it."""
     return {
-        str(name): Module(
+        str(name): EngineModule(
             {str(key): float(value) for key, value in module_fields.get("numbers", {}).items()},
             {str(key): [int(digest) for digest in value] for key, value in module_fields.get("weights", {}).items()},
             {str(key): str(value) for key, value in module_fields.get("dtypes", {}).items()},

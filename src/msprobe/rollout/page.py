@@ -9,7 +9,7 @@ from msprobe.foreign import html_page
 from msprobe.foreign.console import harmless
 from msprobe.foreign.html_page import text
 from msprobe.messages import find, said
-from msprobe.rollout.compared import Operator
+from msprobe.rollout.compared import ComparedOperator
 from msprobe.rollout.contract import RolloutFinding, RolloutStatus
 from msprobe.rollout.texts import advice, sentence
 
@@ -22,7 +22,7 @@ def page(
     headline: str,
     findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
-    operators: Mapping[str, Operator] | None = None,
+    operators: Mapping[str, ComparedOperator] | None = None,
 ) -> bytes:
     """The page. ``remarks``: measures and notes, in the catalogue's words."""
     body = (f"{piece}\n" for piece in _body(status, headline, findings, remarks, operators or {}))
@@ -34,7 +34,7 @@ def _body(
     headline: str,
     findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
-    operators: Mapping[str, Operator],
+    operators: Mapping[str, ComparedOperator],
 ) -> Iterator[str]:
     yield f'<h1 class="{_CLASSES[status]}">{text(headline)}</h1>'
     for finding in findings:
@@ -59,7 +59,7 @@ _COLUMNS = (
 )
 
 
-def _cells(path: str, line: Operator) -> Iterator[str]:
+def _cells(path: str, line: ComparedOperator) -> Iterator[str]:
     yield f"<td><code>{escape(harmless(path))}</code></td>"
     numbers = (f"{line.engine[0]:.3g}", f"{line.trainer[0]:.3g}", f"{line.engine[1]:.2g}", f"{line.trainer[1]:.2g}")
     wrong = f'<span class="wrong">{line.wrong}</span>' if line.wrong else "0"

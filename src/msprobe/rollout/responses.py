@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget
@@ -222,7 +222,7 @@ def _batch(tree: Mapping[Any, Any]) -> int | None:
     for key, value in tree.items():
         if _plain(key) not in (*_ENGINE, *_TRAINER, *_EITHER):
             continue
-        if isinstance(value, Tensor):
+        if isinstance(value, CheckpointTensor):
             return value.shape[0] if len(value.shape) == 2 else None
         if isinstance(value, (list, tuple)) and value and all(_is_vector(item) for item in value):
             return len(value)
@@ -230,14 +230,14 @@ def _batch(tree: Mapping[Any, Any]) -> int | None:
 
 
 def _is_vector(value: Any) -> bool:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return len(value.shape) == 1
     # [log-prob, token, text] is what SGLang says of one token.
     return isinstance(value, (list, tuple)) and not (len(value) == 3 and isinstance(value[2], (str, type(None))))
 
 
 def _column(value: Any, count: int) -> Any:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return value.read() if value.shape and value.shape[0] == count else None
     return value if isinstance(value, (list, tuple)) and len(value) == count else None
 
@@ -301,7 +301,7 @@ def _response(row: Mapping[str, Any], chosen: str, name: str) -> Response:
 
 
 def _listed(value: Any) -> Any:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         value = value.read()
     if isinstance(value, np.ndarray):
         return value

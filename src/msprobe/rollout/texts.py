@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.messages import Wording, explained, find, joined, said, translated
 from msprobe.rollout.compared import RolloutAnswer
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Measures, RolloutFinding
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, LogProbMeasures, RolloutFinding
 from msprobe.rollout.responses import Responses
 
 _MOST_FINDINGS = 8
@@ -181,7 +181,7 @@ def _operators(compared: RolloutAnswer) -> list[str]:
     return done
 
 
-def _measures(what: str, measured: Measures) -> str:
+def _measures(what: str, measured: LogProbMeasures) -> str:
     flipped = said("tokens-flipped", measured.flipped) if measured.flipped else ""
     numbers = (
         measured.tokens,

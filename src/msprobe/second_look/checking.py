@@ -15,7 +15,7 @@ from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.pool import Pool
 from msprobe.precheck.requests import Requests, open_requests
-from msprobe.precheck.slopes import Pool as Slopes
+from msprobe.precheck.slopes import SlopePool as Slopes
 from msprobe.signed_errors import way_of
 
 #: ``right``: as far off as rounding makes it. ``wrong``: further, beyond doubt. ``unsure``: further, and healthy

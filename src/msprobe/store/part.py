@@ -19,7 +19,7 @@ from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
-from msprobe.store.rows import Rows
+from msprobe.store.rows import StoredRows
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
@@ -69,11 +69,11 @@ class DumpPart:
         self.ours: dict[str, Any] = {}
         self.complete = True
         self.lost = 0
-        self._places = json_index.Places()
+        self._places = json_index.MemberPlaces()
         self._index: json_index.JsonIndex | None = None
         self._sources: list[tuple[Path, Any]] = []
         #: The rows of tensors, see :mod:`msprobe.store.rows`.
-        self.rows = Rows(self.folder / (layout.ROWS_FILE if self.kind == "dump" else layout.DEBUG_ROWS_FILE))
+        self.rows = StoredRows(self.folder / (layout.ROWS_FILE if self.kind == "dump" else layout.DEBUG_ROWS_FILE))
         self._stack_of: dict[str, Any] | None = None
         self._frames: dict[Any, list[str]] = {}
         self._parents: dict[str, Any] | None = None

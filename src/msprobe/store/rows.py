@@ -94,7 +94,7 @@ def distance(first: TensorRow, other: TensorRow) -> float:
     return math.sqrt(sum((a - b) * (a - b) for a, b in zip(first.signed, other.signed, strict=True)) / SUMS)
 
 
-class Layout:
+class RowLayout:
     """How a row lies in a file. Raises ValueError for a header that describes none."""
 
     def __init__(self, header: Any) -> None:
@@ -161,7 +161,7 @@ def _size(number: Any, least: int, most: int) -> int:
     return number
 
 
-OURS = Layout(
+OURS = RowLayout(
     {
         "version": row_format.VERSION,
         "byteorder": sys.byteorder,
@@ -180,14 +180,14 @@ class _Run:
     count: int
     data: Any
     start: int
-    layout: Layout
+    layout: RowLayout
 
     def cut(self, count: int) -> bytes:
         """The first so many rows."""
         return bytes(self.data[self.start : self.start + count * self.layout.row_bytes])
 
 
-class Rows:
+class StoredRows:
     """The rows of one step of one rank. No method raises because of what is in the file."""
 
     def __init__(self, path: Path) -> None:
@@ -199,7 +199,7 @@ class Rows:
         self._is_open = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Rows, (self.path,)
+        return StoredRows, (self.path,)
 
     def add_run(self, first: int, data: Any, start: int, end: int) -> None:
         """Rows of a journal, from ``start`` to ``end`` of ``data``; later ones count before earlier ones."""
@@ -249,7 +249,7 @@ class Rows:
         self._warn_of_missing()
         return None
 
-    def changed(self, other: Rows) -> frozenset[int]:
+    def changed(self, other: StoredRows) -> frozenset[int]:
         """The numbers of rows that are not, byte for byte, those of the same number in ``other``."""
         count = min(len(self), len(other))
         runs = [side._runs for side in (self, other)]
@@ -385,7 +385,7 @@ def _open_file(path: Path) -> _Run | None:
         text = file.read(length)
         if len(text) < length:
             raise ValueError(said("rows-header-cut-off"))
-        layout = Layout(parse_json(text, path))
+        layout = RowLayout(parse_json(text, path))
         count = (size - layout.start) // layout.row_bytes
         if count <= 0:
             return None

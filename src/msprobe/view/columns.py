@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.check.bad_values import bad
 from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import in_both
@@ -122,7 +122,7 @@ def _has_numbers(event: Event) -> bool:
 
 def is_measured(leaf: Any) -> bool:
     """True for a tensor of which more than type and shape was recorded."""
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return True
     return is_tensor(leaf) and any(leaf.get(key) is not None for key in ("Max", "Norm", "digest", "md5", "data_name"))
 
@@ -140,7 +140,7 @@ def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None
     counted = {"nan", *step.born.values()}
     size, squares, measured = 0.0, 0.0, False
     for _, leaf in event.outputs():
-        if type(leaf) is TensorInfo and leaf.plain:
+        if type(leaf) is RecordedTensor and leaf.plain:
             if leaf.floating:
                 measured = True
                 largest, least, _, norm = leaf.statistics
@@ -162,7 +162,11 @@ def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None
                 squares += statistics[3] * statistics[3]
     if not flags & UNSET:
         for _, leaf in event.inputs():
-            if not (type(leaf) is TensorInfo and leaf.plain) and isinstance(leaf, dict) and leaf.get("unset") is True:
+            if (
+                not (type(leaf) is RecordedTensor and leaf.plain)
+                and isinstance(leaf, dict)
+                and leaf.get("unset") is True
+            ):
                 flags |= UNSET
                 break
     if not measured:

@@ -17,7 +17,7 @@ from msprobe.store import layout
 from msprobe.store.reader import Dump
 from msprobe.view.curve import Sizes, as_curves, sizes_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
-from msprobe.view.kept import Kept
+from msprobe.view.kept import KeptSteps
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.partners import Exchanges
 from msprobe.view.places import StepAndRank, places_of
@@ -46,7 +46,7 @@ class Dumps(StepsSource):
         answer: Verdict | CheckResult | None,
         mappings: Mappings | None = None,
         matches_folder: Path | None = None,
-        kept: Kept | None = None,
+        kept: KeptSteps | None = None,
         noise: StrPath | None = None,
     ) -> None:
         """``reported``: what a comparison or a check says of them; ``noise``: the second healthy run that it was made

@@ -24,7 +24,7 @@ _MOST_SUSPECTS = 1000
 _At = tuple[Step, Rank]
 
 
-class Kept:
+class KeptSteps:
     """The facts of the last steps of a comparison, by step and rank of the candidate, and the layers of all ranks.
 
     ``most``: so many records at most; of a step and rank that has more by itself, the layers alone are kept. It is

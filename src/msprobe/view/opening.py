@@ -18,7 +18,7 @@ from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
 from msprobe.view.dumps import Dumps
-from msprobe.view.kept import MOST_OF_RANKS, Kept
+from msprobe.view.kept import MOST_OF_RANKS, KeptSteps
 from msprobe.view.source import PageSource
 from msprobe.view.steps_source import MOST_RECORDS
 
@@ -115,7 +115,7 @@ def compared(
 
     wanted = wanted or WantedComparison()
     has_ranks = any(len(candidate.ranks(step)) > 1 for step in candidate.steps)
-    kept = Kept(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
+    kept = KeptSteps(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
 
     def compare(first: StrPath, other: StrPath) -> Verdict:
         return compare_runs(

@@ -24,7 +24,7 @@ from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
 from msprobe.view.places import StepAndRank
-from msprobe.view.remembered import Remembered
+from msprobe.view.remembered import RecentlyUsed
 from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.source_lines import lines_of
@@ -59,8 +59,8 @@ class StepsSource(ABC):
         self._files = OpenedFiles(files)
         self._has_values = has_values
         self._notes = list(notes)
-        self._steps: Remembered[JudgedStep] = Remembered(MOST_RECORDS, lambda step: step.records, JudgedStep.close)
-        self._columns: Remembered[Json] = Remembered(
+        self._steps: RecentlyUsed[JudgedStep] = RecentlyUsed(MOST_RECORDS, lambda step: step.records, JudgedStep.close)
+        self._columns: RecentlyUsed[Json] = RecentlyUsed(
             MOST_RECORDS, lambda columns: len(columns["names"]) // 4, lambda columns: None
         )
         self._layers: dict[tuple[int, int], dict[str, int]] = {}

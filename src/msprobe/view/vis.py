@@ -22,7 +22,7 @@ from msprobe.messages import joined, said
 from msprobe.report.phrases import clean
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
-from msprobe.store.rows import Rows
+from msprobe.store.rows import StoredRows
 from msprobe.view.by_hand import put_in
 from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
 from msprobe.view.matches import SUFFIX, Matches
@@ -164,7 +164,7 @@ class _FilePart:
         self.ours: dict[str, Any] = {}
         self.unread: dict[str, None] = {}
         self.folder = Path()
-        self.rows = Rows(self.folder)
+        self.rows = StoredRows(self.folder)
         self._graph = graph
         self._names = list(_as_they_ended(graph.nodes))
 

@@ -92,7 +92,7 @@ class CellHooks:
                     self._watch_runs(type(cell))
 
     def _watch_runs(self, kind: type) -> None:
-        """Have the end of each run of cells of this class reported, where no hook says it."""
+        """Have the end of each run of cells of this class reported, where no hook reports it."""
         original = getattr(kind, "_run_construct", None)
         if original is None or kind in self._runs:
             return

@@ -217,7 +217,7 @@ def shares_of(boundary: Sequence[Boundary], arguments: int) -> list[int]:
     return shares
 
 
-class Gathering:
+class GradientGathering:
     """The gradients of one pass through a call, while they arrive.
 
     An argument that is used several times inside the call gets the sum of its shares, added outside the graph. A

@@ -2,8 +2,8 @@
 
 A tensor met again is not described again. Results are remembered by the memory they lie in (the StorageImpl, by
 its address, as long as that cannot have come to mean another) and its version counter; any view of the same
-elements, in whatever order, shares the statistics. What writes without counting is distinguished from the elements
-themselves, and from what happened since: see :mod:`msprobe.capture.torch.remembered`.
+elements, in whatever order, shares the statistics. A write that does not raise the version is found by the elements
+themselves and by what happened since: see :mod:`msprobe.capture.torch.remembered`.
 """
 
 from __future__ import annotations

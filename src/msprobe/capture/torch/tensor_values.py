@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from msprobe import log
-from msprobe.capture.overflow import Kept, OverflowCheck
+from msprobe.capture.overflow import KeptTensor, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.device_chunks import is_capturing
@@ -198,7 +198,7 @@ class TensorKeeper:
     def _keep_checked(self, tensor: torch.Tensor, info: Any, name: str, values: CopiedElements | None) -> Any:
         """Hold the values until the record is decided on."""
         if values is not None:
-            kept = Kept(info.with_file(name), None)
+            kept = KeptTensor(info.with_file(name), None)
             values.then(lambda array: setattr(kept, "payload", None if info.unset else _held(array)))
             self._hold(values.nbytes)
             return kept
@@ -206,7 +206,7 @@ class TensorKeeper:
         if payload is None:
             return info
         self._hold(payload.data.nbytes)
-        return Kept(info.with_file(name), payload)
+        return KeptTensor(info.with_file(name), payload)
 
     def _hold(self, size: int) -> None:
         """Values are held until their record is decided on; those of too many are decided on now."""

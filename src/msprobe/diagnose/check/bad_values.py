@@ -15,13 +15,13 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import is_integer, numbers
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 
 
 @dataclass(frozen=True)
-class Limits:
+class GrowthLimits:
     """What counts as a bad value beside a NaN.
 
     ``every_infinity``: infinities count wherever they are made, masks too. ``largest``: so does a number of greater
@@ -38,7 +38,7 @@ class Limits:
         return self.largest is None and self.growth is None
 
 
-USUAL = Limits()
+USUAL = GrowthLimits()
 
 
 @dataclass
@@ -82,7 +82,7 @@ def births(timeline: Timeline) -> dict[Event, str]:
 class Watcher:
     """The bad values of one rank: which events read (``given``), write (``made``) and make them (``births``)."""
 
-    def __init__(self, timeline: Timeline, limits: Limits = USUAL) -> None:
+    def __init__(self, timeline: Timeline, limits: GrowthLimits = USUAL) -> None:
         self.limits = limits
         self.timeline = timeline
         self.rank = timeline.rank
@@ -184,7 +184,7 @@ def _is_finite(event: Event) -> bool:
     """True if no tensor of a record is known to have a bad value, as in most."""
     for slots in (event.inputs(), event.outputs(), event.parameters()):
         for _, leaf in slots:
-            if not (type(leaf) is TensorInfo and leaf.plain) and is_tensor(leaf) and bad(leaf):
+            if not (type(leaf) is RecordedTensor and leaf.plain) and is_tensor(leaf) and bad(leaf):
                 return False
     return True
 

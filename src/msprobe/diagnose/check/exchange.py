@@ -125,7 +125,7 @@ class Exchange:
 
     def __init__(self, ranks: Iterable[RankCalls]) -> None:
         self.calls: list[RankCalls] = []
-        #: The group of each call of each rank, as a number in ``groups``; 0: no record says it.
+        #: The group of each call of each rank, as a number in ``groups``; 0: no record has it.
         self._group_of: list[tuple[int, ...]] = []
         self._groups: dict[tuple[int, ...], int] = {(): 0}
         shared = Shared()
@@ -136,7 +136,7 @@ class Exchange:
             self.calls.append(replace(rank, names=shared(tuple(map(shared, rank.names))), groups=(), **columns))
         self.ranks: list[Rank] = [calls.rank for calls in self.calls]
         self.nodes: list[MatchedCalls] = []
-        # Where no record says the group, it is all ranks of the dump.
+        # Where no record names the group, it is all ranks of the dump.
         everyone = tuple(sorted(rank for rank in self.ranks if isinstance(rank, int)))
         self._everyone = self._groups.setdefault(everyone, len(self._groups))
         self._of: list[list[MatchedCalls | None]] = [[None] * len(calls.names) for calls in self.calls]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.coverage import Coverage
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher, bad
+from msprobe.diagnose.check.bad_values import USUAL, GrowthLimits, Watcher, bad
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
 from msprobe.diagnose.check.origins import Origin, calls_of, origins
@@ -52,7 +52,7 @@ class Asked:
     read, and read files that are cut off up to their last whole record.
     """
 
-    limits: Limits = USUAL
+    limits: GrowthLimits = USUAL
     all_steps: bool = False
     partial: bool = False
 

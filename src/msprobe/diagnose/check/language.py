@@ -19,7 +19,7 @@ _LOOKED_UP = 9
 
 
 @dataclass(frozen=True)
-class Text:
+class TokenText:
     """One forward pass: the embedding of its tokens, the loss, and where the labels come from.
 
     ``chain``: the calls that the labels went through, the loss's own first. ``ahead``: by how many positions the
@@ -35,16 +35,16 @@ class Text:
     length: int
 
 
-def texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
+def texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
     """The passes of language models in a step."""
     mark = ("texts", timeline.rank)
     if mark not in moment.remembered:
         moment.remembered[mark] = _texts(moment, timeline)
-    texts_read: list[Text] = moment.remembered[mark]
+    texts_read: list[TokenText] = moment.remembered[mark]
     return texts_read
 
 
-def _texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
+def _texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
     texts_read = []
     embeddings: list[Event] = []
     for event in timeline:
@@ -76,7 +76,7 @@ def _are_positions(leaf: dict[str, Any]) -> bool:
     return bool(rows == 1 and leaf.get("Min") == 0 and leaf.get("Max") == length - 1 == 2 * (leaf.get("Mean") or 0))
 
 
-def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
+def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> TokenText | None:
     tokens = _tokens(embedding)
     target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
     if tokens is None or not isinstance(target, dict) or not is_integer(target):
@@ -115,7 +115,7 @@ def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event
     ahead = Shifts(timeline, makers, embedding).of(leaf, at) if source is not None and source_event is None else None
     if shortened and not _from_the_first(makers, loss):
         ahead = None
-    return Text(embedding, loss, tuple(chain), source_event, ahead, length)
+    return TokenText(embedding, loss, tuple(chain), source_event, ahead, length)
 
 
 def _from_the_first(makers: Producers, loss: Event) -> bool:

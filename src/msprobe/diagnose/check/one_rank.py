@@ -28,7 +28,7 @@ _GLANCE = ("Module.", "Cell.", "Optimizer.")
 
 
 @dataclass(frozen=True)
-class Job:
+class RankJob:
     """A step of a rank to check: the only part of ``dump``.
 
     ``checks``: the names of those to make. ``before``: what is known of the step before it; ``history``: of all steps
@@ -99,7 +99,7 @@ def glance(dump: Dump) -> Glance | None:
         return None
 
 
-def check_rank(job: Job) -> CheckedRank:
+def check_rank(job: RankJob) -> CheckedRank:
     """Make the checks that look at one rank, and keep what the others need."""
     (step,) = job.dump.steps
     (rank,) = job.dump.ranks(step)
@@ -112,7 +112,7 @@ def check_rank(job: Job) -> CheckedRank:
     return done
 
 
-def _check(job: Job, timeline: Timeline, done: CheckedRank) -> None:
+def _check(job: RankJob, timeline: Timeline, done: CheckedRank) -> None:
     part = timeline.part
     done.records = len(part)
     done.notes = notes_of(timeline)

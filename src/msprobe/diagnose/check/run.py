@@ -13,7 +13,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
 from msprobe.diagnose.check.history import Glance, History, Leaving
 from msprobe.diagnose.check.moment import Earlier
-from msprobe.diagnose.check.one_rank import CheckedRank, Job, check_rank, glance, opened
+from msprobe.diagnose.check.one_rank import CheckedRank, RankJob, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import Notes
 from msprobe.diagnose.check.replica import Replica
@@ -132,7 +132,7 @@ class _Running:
         checks = [check for check in self._checks if not (check.once and check.name in self._reported)]
         names = [check.name for check in checks if check.find is not None]
         jobs = [
-            Job(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
+            RankJob(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
             for rank, dump in only.items()
         ]
 

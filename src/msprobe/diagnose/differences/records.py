@@ -16,7 +16,7 @@ from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.tensor_pass import Detail
 from msprobe.diagnose.measured.healthy import NOT_MEASURED
-from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
+from msprobe.diagnose.steps.tensor_info import RecordedTensor, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
 from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
 from msprobe.diagnose.steps.tensor_info import is_integer as is_integer
@@ -138,7 +138,7 @@ class Comparer:
 
     def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
         """What differs between two values."""
-        if type(left) is TensorInfo and type(right) is TensorInfo and left.plain and right.plain:
+        if type(left) is RecordedTensor and type(right) is RecordedTensor and left.plain and right.plain:
             # Most are of this kind: known by four finite numbers alone, and alike in all else.
             if (
                 not self.crossing
@@ -274,7 +274,7 @@ def hides_elements(leaf: Any) -> bool:
     """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
     or a NaN neither mean nor norm says anything.
     """
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     norm = leaf.get("Norm") if is_tensor(leaf) else None
     if norm is None or "digest" in leaf or "md5" in leaf or "data_name" in leaf:
@@ -285,7 +285,7 @@ def hides_elements(leaf: Any) -> bool:
 
 def is_unread(leaf: Any) -> bool:
     """True for a tensor of which a record of values has none: its elements could not be read."""
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     return is_tensor(leaf) and "unsupported" in leaf and numbers(leaf) is None and "data_name" not in leaf
 
@@ -321,7 +321,7 @@ def statistics_difference(left: dict[str, Any], right: dict[str, Any]) -> float:
     )
 
 
-def _plain_distance(left: TensorInfo, right: TensorInfo) -> float:
+def _plain_distance(left: RecordedTensor, right: RecordedTensor) -> float:
     """The same for tensors of floating-point numbers of one form of which four finite numbers are known."""
     (most, least, mean, norm), (its_most, its_least, its_mean, its_norm) = left.statistics, right.statistics
     largest = max(most, -most, least, -least, its_most, -its_most, its_least, -its_least)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msprobe.diagnose.steps.tensor_info import is_tensor
-from msprobe.store.rows import Rows, distance, number_of
+from msprobe.store.rows import StoredRows, distance, number_of
 
 #: Sixteen units of the coarsest type that trains, bfloat16, are an eighth of a number: rounding that leaves all
 #: statistics as they are makes less than half of that.
@@ -21,7 +21,7 @@ _OTHER_ORDER = 1 / 16
 class RowDigests:
     """The rows of two parts, asked pair by pair."""
 
-    def __init__(self, candidate: Rows, reference: Rows) -> None:
+    def __init__(self, candidate: StoredRows, reference: StoredRows) -> None:
         self._candidate, self._reference = candidate, reference
         self._known: dict[tuple[int, int], bool] = {}
         self._changed: frozenset[int] | None = None

@@ -46,7 +46,7 @@ class AboutParameter:
 
 
 @dataclass(frozen=True)
-class _Member:
+class _SaidFinding:
     """What is said of one of several parameters, and what was measured."""
 
     about: AboutParameter
@@ -59,7 +59,7 @@ class _Group:
     """Findings of one kind on several parameters, in order; ``informative``: the first of which more is known."""
 
     place: int
-    members: list[_Member] = field(default_factory=list)
+    members: list[_SaidFinding] = field(default_factory=list)
     informative: int | None = None
 
 
@@ -123,7 +123,7 @@ class FindingsSoFar:
             self.findings.append(finding)
         if informative and same_kind.informative is None:
             same_kind.informative = len(same_kind.members)
-        same_kind.members.append(_Member(text, finding, tensor))
+        same_kind.members.append(_SaidFinding(text, finding, tensor))
 
     def say_copies(
         self,

@@ -73,7 +73,7 @@ def recorded_placement(recorded: Any) -> Placement | None:
 
 
 def holding(leaf: dict[str, Any]) -> tuple[tuple[int, ...], list[int], tuple[Placement, ...]] | None:
-    """Ranks of the mesh in their order, its sizes, and a placement for each of its axes, as a DTensor says them.
+    """Ranks of the mesh in their order, its sizes, and a placement for each of its axes, as a DTensor lists them.
 
     None for a plain tensor, and for placements that are not known.
     """

@@ -51,8 +51,8 @@ UNKNOWN = Deviation("unknown")
 
 def between(ours: Numbers | None, other: Numbers | None, count: int, alike_otherwise: bool) -> Deviation:
     """How far two tensors of ``count`` elements are apart, by the numbers of their rows
-    (:meth:`msprobe.store.rows.Rows.numbers`); None: there is none. ``alike_otherwise``: what is in no row is the same,
-    as the number of NaN.
+    (:meth:`msprobe.store.rows.StoredRows.numbers`); None: there is none. ``alike_otherwise``: what is in no row is the
+    same, as the number of NaN.
     """
     # One by one: most pairs are few, and a package of arrays takes longer to import than a thousand of them.
     if ours is None or other is None:

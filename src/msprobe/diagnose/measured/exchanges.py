@@ -7,7 +7,7 @@ from collections import Counter
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
-from msprobe.diagnose.measured.tables import ENDLESS, Table, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event
@@ -30,7 +30,7 @@ def numbers_of_exchanges(pairing: Pairing) -> dict[Event, tuple[tuple[str, tuple
 
 
 def node_of_exchange(
-    table: Table, inputs: Tensors, made: Tensors, event: Event, place: tuple[tuple[str, tuple[int, ...]], int]
+    table: DeviationTable, inputs: Tensors, made: Tensors, event: Event, place: tuple[tuple[str, tuple[int, ...]], int]
 ) -> Node:
     """What a collective gives may be as far apart as all that is put in: a sum, a part of one, or copies of it."""
     taken = [table.of(number) for unit_given, number in zip(inputs.units, inputs.places, strict=True) if unit_given]

@@ -15,7 +15,7 @@ from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, num
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
-from msprobe.diagnose.measured.tables import ENDLESS, Made, Table, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Made, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
@@ -56,7 +56,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     so that what a collective gives comes from what it is given. ``crossing``: one side ran on MindSpore, the other on
     PyTorch.
     """
-    table = Table(pairing.candidate.part.rows, pairing.reference.part.rows)
+    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
     calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
@@ -94,7 +94,7 @@ def _is_batched(event: Event) -> bool:
     return any(isinstance(leaf, dict) and leaf.get("type") == "BatchedTensor" for _, leaf in event.inputs())
 
 
-def _members(table: Table, event: Event, partner: Event) -> dict[str, _Member]:
+def _members(table: DeviationTable, event: Event, partner: Event) -> dict[str, _Member]:
     """Those of two calls that compute the same of several tensors; empty where they are not the same on both sides."""
     name = operation(event.stem)
     mine = members(name, event.inputs(), event.outputs())
@@ -114,7 +114,7 @@ def _members(table: Table, event: Event, partner: Event) -> dict[str, _Member]:
     return members_found
 
 
-def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _Call) -> Node:
+def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call) -> Node:
     event = call.event
     name = name_of_member(operation(event.stem))
     if not call.members:
@@ -133,7 +133,7 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _C
 
 
 def _node_of(
-    pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _Call, member: _Member, name: str
+    pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call, member: _Member, name: str
 ) -> Node:
     event, inputs, outputs = call.event, member.inputs, member.outputs
     direction = "backward" if event.direction == "backward" else "forward"
@@ -209,7 +209,7 @@ def _node_of(
 
 
 def _result_by_arguments(
-    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: Table
+    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: DeviationTable
 ) -> MeasuredResult | None:
     """A result judged by the arguments that each side has; None where these do not say what it is."""
     own = error_of_call(member.ours, member.other, *table.rows)

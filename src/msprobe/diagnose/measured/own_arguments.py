@@ -20,7 +20,7 @@ from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.store.row_format import block_of
-from msprobe.store.rows import SUMS, Numbers, Rows, number_of
+from msprobe.store.rows import SUMS, Numbers, StoredRows, number_of
 
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
@@ -63,7 +63,7 @@ class _Left(NamedTuple):
     scale: float
 
 
-def error_of_call(call: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
+def error_of_call(call: OneCall, other: OneCall, candidate: StoredRows, reference: StoredRows) -> Deviation | None:
     """How far the errors of two calls themselves are apart; None where their results are no weighted sums of their
     arguments, or a number is not known. ``norm`` is the scale that they are to be measured by.
     """
@@ -77,7 +77,7 @@ def error_of_call(call: OneCall, other: OneCall, candidate: Rows, reference: Row
     )
 
 
-def change_by_call(call: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
+def change_by_call(call: OneCall, other: OneCall, candidate: StoredRows, reference: StoredRows) -> Deviation | None:
     """How far two calls are apart in what they add to their first argument, which is something else than a weighted
     sum; None for other calls, or where a number is not known. ``norm`` is that of what is added, estimated as distances
     are.
@@ -99,7 +99,7 @@ def change_by_call(call: OneCall, other: OneCall, candidate: Rows, reference: Ro
 
 
 def apart_of_quotient(
-    side: OneCall, rows: Rows, numerator: Deviation, divisor: Deviation, change: float
+    side: OneCall, rows: StoredRows, numerator: Deviation, divisor: Deviation, change: float
 ) -> float | None:
     """How far a quotient that a call adds to its first argument may be apart, over its norm ``change``, where it has
     about the same size everywhere: where the divisor is small, so is what it divides. None where a divisor is as small
@@ -142,7 +142,7 @@ def _apart(call: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation
     return Deviation("estimate", max(distance - noise, 0.0), max(sums - noise, 0.0), scale, count, alike=count)
 
 
-def _left_over(side: OneCall, terms: _Terms, rows: Rows) -> _Left | None:
+def _left_over(side: OneCall, terms: _Terms, rows: StoredRows) -> _Left | None:
     if len(side.outputs) != 1 or not _is_plain(side.outputs[0][1]):
         return None
     (_, result), *_ = side.outputs
@@ -161,7 +161,7 @@ def _left_over(side: OneCall, terms: _Terms, rows: Rows) -> _Left | None:
     return _Left(tuple(sums), scale)
 
 
-def _terms(side: OneCall, rows: Rows) -> _Terms | None:
+def _terms(side: OneCall, rows: StoredRows) -> _Terms | None:
     """The tensors whose weighted sum the call gives, with their weights; None if it gives something else."""
     name, given = side.name, dict(side.inputs)
     ours, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
@@ -201,7 +201,7 @@ def _terms(side: OneCall, rows: Rows) -> _Terms | None:
     return None
 
 
-def _number(value: Any, rows: Rows) -> float | None:
+def _number(value: Any, rows: StoredRows) -> float | None:
     """The number that an argument is, also one that a tensor of one element holds."""
     if is_tensor(value):
         numbers = _numbers(value, rows) if numel(value) == 1 and _is_plain(value) else None
@@ -212,7 +212,7 @@ def _number(value: Any, rows: Rows) -> float | None:
     return float(number) if abs(number) < 1e18 else None
 
 
-def _numbers(leaf: Any, rows: Rows) -> Numbers | None:
+def _numbers(leaf: Any, rows: StoredRows) -> Numbers | None:
     """Those of a row that holds all elements."""
     numbers = rows.numbers(number_of(leaf))
     return numbers if numbers is not None and not numbers[-1] and 0.0 <= numbers[1] < 1e60 else None

@@ -9,7 +9,7 @@ from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
-from msprobe.store.rows import Rows, number_of
+from msprobe.store.rows import StoredRows, number_of
 
 #: A relative distance beyond which no number says more.
 ENDLESS = 1e60
@@ -33,10 +33,10 @@ class Tensors(NamedTuple):
     factors: tuple[float, ...]
 
 
-class Table:
+class DeviationTable:
     """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
 
-    def __init__(self, candidate: Rows, reference: Rows) -> None:
+    def __init__(self, candidate: StoredRows, reference: StoredRows) -> None:
         #: Those of both sides.
         self.rows = candidate, reference
         self._places: dict[tuple[int, int, int, bool], int] = {}
@@ -98,7 +98,7 @@ class Made:
     those of parameters, without a call: what is no further apart than all results with as many elements is one of them.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: DeviationTable) -> None:
         self._table = table
         self._places: set[int] = set()
         self._apart: dict[int, float] = {}

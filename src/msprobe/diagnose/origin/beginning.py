@@ -1,8 +1,8 @@
 """What differs first, where everything before agrees: there is no rounding that could have grown.
 
 Far behind it, in loss and gradients, a difference that begins so may be no larger than rounding makes them in types
-with few digits. At its beginning it is distinguished from rounding all the same: by what is done otherwise, or by how
-far the first results are apart that follow from it.
+with few digits. Where it begins, two things still show that it is no rounding: what the call does differently, and how
+far apart the first results are that follow from it.
 """
 
 from __future__ import annotations

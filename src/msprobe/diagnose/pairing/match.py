@@ -103,7 +103,7 @@ _WHOLE = frozenset((int,))  # what shapes are made of
 
 
 def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | None = None) -> Pairing:
-    """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.Task`."""
+    """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.StepTask`."""
     if candidate.is_flat != reference.is_flat:
         # One of them does not say in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):

@@ -1,4 +1,4 @@
-"""Which calls ran inside the step of an optimizer, where no structure says (level L1): their call stacks do.
+"""Which calls ran inside the step of an optimizer, where the dump has no structure (level L1): by their call stacks.
 
 The record of a step has the stack of its pre-hook: a frame of the optimizer's own (``wrapper`` in ``optimizer.py``),
 and what is around it. A call inside the step has the same frames around it, from the same function on.

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.steps.overwritten import overwritten, without_overwritten
-from msprobe.diagnose.steps.tensor_info import Known, TensorInfo, describe_tensors, described
+from msprobe.diagnose.steps.tensor_info import Known, RecordedTensor, describe_tensors, described
 from msprobe.diagnose.steps.tensor_info import is_tensor as is_tensor
 from msprobe.diagnose.steps.unwritten import mark_unwritten
 from msprobe.store.part import DumpPart
@@ -429,7 +429,7 @@ def _direction(parts: EntryName, record: Any) -> Direction:
 
 def flatten(slot: str, value: Any, slots: list[Slot]) -> None:
     """Append slot and value of each leaf: an object with a ``type``, None, or a plain value. What describes a tensor
-    becomes a :class:`TensorInfo` in its record.
+    becomes a :class:`RecordedTensor` in its record.
     """
     pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(value, dict):
@@ -444,7 +444,7 @@ def flatten(slot: str, value: Any, slots: list[Slot]) -> None:
             slots.append((slot, value))
         return
     for inner, key, item in pairs:
-        if type(item) is TensorInfo:
+        if type(item) is RecordedTensor:
             slots.append((inner, item))
         elif type(item) is dict and type(item.get("type")) is str:  # what most lists hold
             if type(item.get("dtype")) is str:

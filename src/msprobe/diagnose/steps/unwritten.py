@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.overwritten import as_unset
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.statistics_table import USUAL_KEYS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _allocates(event: Event) -> bool:
 
 
 def _is_unset(leaf: Any) -> bool:
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     return isinstance(leaf, dict) and leaf.get("unset") is True
 

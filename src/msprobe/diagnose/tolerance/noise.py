@@ -16,7 +16,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import numbers, numel, rms
-from msprobe.diagnose.steps.tensor_info import TensorInfo, tensors_of
+from msprobe.diagnose.steps.tensor_info import RecordedTensor, tensors_of
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import units
 
@@ -82,8 +82,8 @@ def own_noise(
 
 def own_noise_of(
     event: Event,
-    inputs: Sequence[TensorInfo],
-    outputs: Sequence[TensorInfo],
+    inputs: Sequence[RecordedTensor],
+    outputs: Sequence[RecordedTensor],
     rounding: float,
     factor: float = 1.0,
     crossing: bool = False,
@@ -103,7 +103,7 @@ def own_noise_of(
     return factor * (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
 
 
-def _terms(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> float:
+def _terms(inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor]) -> float:
     """How many terms a sum inside the call may have."""
     if not inputs or not outputs:
         return 1.0
@@ -121,7 +121,7 @@ def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot],
 
 
 def amplification_of(
-    event: Event, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], crossing: bool = False
+    event: Event, inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor], crossing: bool = False
 ) -> float:
     """The same of the tensors alone."""
     tensors = [leaf for leaf in inputs if leaf.floating]

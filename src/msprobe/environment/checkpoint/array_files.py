@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor, check_file, joined
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
@@ -38,7 +38,7 @@ def _cannot_read(path: str, problem: OSError) -> PathError:
     return PathError(said("cannot-be-read-because", path, reason_of(problem)))
 
 
-def read_safetensors(path: str) -> dict[str, Tensor]:
+def read_safetensors(path: str) -> dict[str, CheckpointTensor]:
     """The tensors of a ``.safetensors`` file. Raises PathError, InvalidInputError."""
     try:
         with open_regular(path) as file:
@@ -97,7 +97,7 @@ def _whole(numbers: Any) -> TypeGuard[list[int]]:
 
 
 @dataclass(frozen=True)
-class _Member(Tensor):
+class _Member(CheckpointTensor):
     """An array in an archive of arrays."""
 
     path: str
@@ -120,13 +120,13 @@ class _Member(Tensor):
             raise _cannot_read(self.path, problem) from problem
 
 
-def read_numpy(path: str) -> dict[str, Tensor]:
+def read_numpy(path: str) -> dict[str, CheckpointTensor]:
     """The array of a ``.npy`` file, or those of a ``.npz`` archive. Raises PathError, InvalidInputError."""
     check_file(path)
     if path.endswith(".npy"):
         array = read_npy(path).array
         return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, CheckpointTensor] = {}
     try:
         with open_regular(path) as file:
             archive = Archive(file, path)
@@ -143,14 +143,14 @@ def read_numpy(path: str) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class _NumpyFile(Tensor):
+class _NumpyFile(CheckpointTensor):
     path: str
 
     def read(self) -> Array:
         return read_npy(self.path).array
 
 
-def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> Tensor:
+def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> CheckpointTensor:
     with archive.open(entry) as file:
         shape, _, dtype = npy_header(file)
         start = file.tell()
@@ -172,7 +172,7 @@ def _name(where: str, dtype: np.dtype[Any]) -> str:
 # content = 3; }`
 
 
-def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_mindspore(path: str) -> tuple[dict[str, CheckpointTensor], dict[str, str]]:
     """The tensors of a ``.ckpt`` file of MindSpore, and the texts in it. Raises PathError, InvalidInputError."""
     try:
         with open_regular(path) as file:
@@ -187,7 +187,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise _cannot_read(path, problem) from problem
 
 
-def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read_message(path: str, data: memoryview) -> tuple[dict[str, CheckpointTensor], dict[str, str]]:
     parts: dict[str, list[FileTensor]] = {}
     dims_of: dict[str, tuple[int, ...]] = {}
     texts: dict[str, str] = {}
@@ -216,7 +216,7 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
     return {tag: _whole_tensor(path, tag, tuple(some), dims_of[tag]) for tag, some in parts.items()}, texts
 
 
-def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> Tensor:
+def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> CheckpointTensor:
     from msprobe.environment.checkpoint.tensors import TensorSlice
 
     flat = joined(parts, 0)

@@ -15,7 +15,7 @@ from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
 from msprobe.environment.checkpoint.copies import without_copies
 from msprobe.environment.checkpoint.keys import with_common_keys, with_keys_of, without_words_of_one_optimizer
-from msprobe.environment.checkpoint.measuring import MeasureKind, Measures, measure
+from msprobe.environment.checkpoint.measuring import MeasureKind, ParameterMeasures, measure
 from msprobe.environment.checkpoint.naming import (
     ParameterPair,
     apply_map,
@@ -26,7 +26,7 @@ from msprobe.environment.checkpoint.naming import (
 )
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
-from msprobe.environment.checkpoint.tensors import Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Replicas
 from msprobe.errors import MsprobeError
 from msprobe.messages import joined, said
 from msprobe.store.dtypes import ELEMENT_TYPES
@@ -74,11 +74,11 @@ class CheckpointComparison:
 
     first: Checkpoint
     second: Checkpoint
-    rows: list[Measures]
+    rows: list[ParameterMeasures]
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
-    def of(self, *kinds: MeasureKind, section: str | None = None) -> list[Measures]:
+    def of(self, *kinds: MeasureKind, section: str | None = None) -> list[ParameterMeasures]:
         """Rows of these kinds."""
         return [row for row in self.rows if row.kind in kinds and section in (None, row.section)]
 
@@ -89,7 +89,7 @@ class CheckpointComparison:
         return {kind: counted[kind] for kind in ORDER if counted[kind]}
 
     @property
-    def replicas(self) -> list[Measures]:
+    def replicas(self) -> list[ParameterMeasures]:
         """Parameters whose copies on several ranks are not the same."""
         return [row for row in self.rows if any(row.replicas_differ)]
 
@@ -101,7 +101,7 @@ class CheckpointComparison:
 
 @dataclass(frozen=True)
 class _Job:
-    pairs: tuple[tuple[Section, ParameterPair, Tensor | None], ...]
+    pairs: tuple[tuple[Section, ParameterPair, CheckpointTensor | None], ...]
 
 
 def compare_checkpoints(
@@ -125,8 +125,8 @@ def compare_checkpoints(
         for checkpoint in (first, second)
         for name, why in checkpoint.unread.items()
     ]
-    work: list[tuple[Section, ParameterPair, Tensor | None]] = []
-    rows: list[Measures] = []
+    work: list[tuple[Section, ParameterPair, CheckpointTensor | None]] = []
+    rows: list[ParameterMeasures] = []
     numbers: list[str] = []
     for section in request.sections:
         ours, two = first.section(section), second.section(section)
@@ -178,7 +178,9 @@ def compare_checkpoints(
     return CheckpointComparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
 
 
-def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+def _by_number(
+    rows: list[ParameterMeasures], first: Checkpoint, second: Checkpoint
+) -> tuple[list[ParameterMeasures], list[str]]:
     """States of the optimizer paired by the numbers of their parameters, where more of them agree so than by names.
 
     The names follow from the order of the weights, which a program may have saved in a different one.
@@ -269,8 +271,8 @@ def _open(request: CheckpointRequest) -> tuple[Checkpoint, Checkpoint, Checkpoin
     return first, second, earlier
 
 
-def _jobs(work: list[tuple[Section, ParameterPair, Tensor | None]]) -> Iterator[_Job]:
-    some: list[tuple[Section, ParameterPair, Tensor | None]] = []
+def _jobs(work: list[tuple[Section, ParameterPair, CheckpointTensor | None]]) -> Iterator[_Job]:
+    some: list[tuple[Section, ParameterPair, CheckpointTensor | None]] = []
     size = 0
     for pair_of_work in work:
         nbytes = sum(tensor.nbytes for tensor in (pair_of_work[1].first, pair_of_work[1].second) if tensor is not None)
@@ -283,11 +285,11 @@ def _jobs(work: list[tuple[Section, ParameterPair, Tensor | None]]) -> Iterator[
         yield _Job(tuple(some))
 
 
-def _measure(job: _Job) -> list[Measures]:
+def _measure(job: _Job) -> list[ParameterMeasures]:
     return [_measure_pair(*pair) for pair in job.pairs]
 
 
-def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None) -> Measures:
+def _measure_pair(section: Section, pair: ParameterPair, earlier: CheckpointTensor | None) -> ParameterMeasures:
     first, second = pair.first, pair.second
     assert first is not None
     assert second is not None
@@ -298,11 +300,11 @@ def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None)
         if measures.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
             measures = replace(measures, kind="stale", detail=said("second-is-earlier"))
     except (MsprobeError, ValueError, TypeError, OverflowError) as problem:
-        measures = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        measures = ParameterMeasures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
         text = problem.message if isinstance(problem, MsprobeError) else said("tensor-broken", f"{problem!r:.200}")
         measures, differ, files_of_both = replace(measures, detail=text), (False, False), ()
     except MemoryError:
-        measures = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        measures = ParameterMeasures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
         measures, differ, files_of_both = replace(measures, detail=said("tensor-out-of-memory")), (False, False), ()
     return replace(
         measures,
@@ -313,14 +315,14 @@ def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None)
     )
 
 
-def _differing(tensor: Tensor) -> tuple[str, ...]:
+def _differing(tensor: CheckpointTensor) -> tuple[str, ...]:
     return tensor.differing() if isinstance(tensor, Replicas) else ()
 
 
-def _alone(section: Section, pair: ParameterPair) -> Measures:
+def _alone(section: Section, pair: ParameterPair) -> ParameterMeasures:
     """What one side alone has: the second lacks it (missing), or the first does (extra)."""
     first, two = pair.first, pair.second
-    return Measures(
+    return ParameterMeasures(
         pair.name,
         "extra" if first is None else "missing",
         (first.shape if first else None, two.shape if two else None),
@@ -333,13 +335,15 @@ def _alone(section: Section, pair: ParameterPair) -> Measures:
 _Place = tuple[str, str]
 
 
-def _exchanged(rows: list[Measures], work: list[tuple[Section, ParameterPair, Tensor | None]]) -> list[Measures]:
+def _exchanged(
+    rows: list[ParameterMeasures], work: list[tuple[Section, ParameterPair, CheckpointTensor | None]]
+) -> list[ParameterMeasures]:
     """Of what changed, that which has what stands elsewhere on the other side: two norms, or layers in another order.
 
     ``exchanged`` are those whose places make a circle; one that was written over has its source in the detail.
     """
     pairs: dict[_Place, ParameterPair] = {(section, pair.name): pair for section, pair, _ in work}
-    by_norm: dict[tuple[Any, ...], list[Measures]] = {}
+    by_norm: dict[tuple[Any, ...], list[ParameterMeasures]] = {}
     for row in rows:
         # A single number is that of others by chance.
         if row.norms and row.norms[0] and row.shape[0] and math.prod(row.shape[0]) > 1:
@@ -368,7 +372,7 @@ def _exchanged(rows: list[Measures], work: list[tuple[Section, ParameterPair, Te
     return exchanged
 
 
-def _is_circle(row: Measures, source: dict[_Place, _Place]) -> bool:
+def _is_circle(row: ParameterMeasures, source: dict[_Place, _Place]) -> bool:
     own: _Place = row.section, row.name
     place = source.get(own)
     seen: set[_Place] = set()
@@ -378,14 +382,16 @@ def _is_circle(row: Measures, source: dict[_Place, _Place]) -> bool:
     return place == own
 
 
-def _is_equal(name: str, first: Tensor, second: Tensor) -> bool:
+def _is_equal(name: str, first: CheckpointTensor, second: CheckpointTensor) -> bool:
     try:
         return measure(name, first, second).kind == "equal"
     except (MsprobeError, MemoryError):
         return False
 
 
-def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+def _stale(
+    rows: list[ParameterMeasures], first: Checkpoint, second: Checkpoint
+) -> tuple[list[ParameterMeasures], list[str]]:
     """Between two iterations of a training, weights that alone stayed as they were were not updated."""
     if first.iteration is None or second.iteration is None or first.iteration == second.iteration:
         return rows, []
@@ -402,7 +408,7 @@ def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple
     ], []
 
 
-def _is_trainable(row: Measures) -> bool:
+def _is_trainable(row: ParameterMeasures) -> bool:
     kind = ELEMENT_TYPES.get(row.dtype[0] or "")
     return (
         kind is not None
@@ -412,7 +418,7 @@ def _is_trainable(row: Measures) -> bool:
     )
 
 
-def _weight(row: Measures) -> tuple[int, float, str]:
+def _weight(row: ParameterMeasures) -> tuple[int, float, str]:
     sections = {"weights": 0, "optimizer": 1, "other": 2, "random": 3}
     relative = row.relative if row.relative is not None and not math.isnan(row.relative) else math.inf
     if row.kind == "scaled" and row.factor:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import Tensor, held
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, held
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import file_names
 from msprobe.foreign.budget import factor
@@ -45,10 +45,10 @@ class Checkpoint:
 
     path: str
     format: str
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    optimizer: dict[str, Tensor] = field(default_factory=dict)
-    random: dict[str, Tensor] = field(default_factory=dict)
-    other: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, CheckpointTensor] = field(default_factory=dict)
+    optimizer: dict[str, CheckpointTensor] = field(default_factory=dict)
+    random: dict[str, CheckpointTensor] = field(default_factory=dict)
+    other: dict[str, CheckpointTensor] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     iteration: int | None = None
@@ -57,9 +57,9 @@ class Checkpoint:
     #: State of a parameter -> what it is called by number, where the file numbers its parameters.
     numbers: dict[str, str] = field(default_factory=dict)
 
-    def section(self, name: Section) -> dict[str, Tensor]:
+    def section(self, name: Section) -> dict[str, CheckpointTensor]:
         """The tensors of one section."""
-        section: dict[str, Tensor] = getattr(self, name)
+        section: dict[str, CheckpointTensor] = getattr(self, name)
         return section
 
 
@@ -130,7 +130,7 @@ def _content(value: Opaque) -> Any:
         held: Any = value.state
     else:
         held = value.items or value.elements or None
-    if any(isinstance(argument, Tensor) for argument in _flat(value.arguments)):
+    if any(isinstance(argument, CheckpointTensor) for argument in _flat(value.arguments)):
         return {"arguments": value.arguments, **({"state": held} if held is not None else {})}
     return value if held is None else held
 
@@ -165,7 +165,9 @@ def _word(key: Any) -> str:
     return word
 
 
-def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str = "", walk: Walk | None = None) -> None:
+def put(
+    into: dict[str, CheckpointTensor], facts: dict[str, str], tree: Any, prefix: str = "", walk: Walk | None = None
+) -> None:
     """The leaves of a tree: numbers and tensors to ``into``, texts to ``facts``."""
     for name, value in leaves(tree, prefix, walk):
         tensor = as_tensor(value)
@@ -175,9 +177,9 @@ def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str =
             facts[name] = value[:200]
 
 
-def as_tensor(value: Any) -> Tensor | None:
+def as_tensor(value: Any) -> CheckpointTensor | None:
     """Numbers as a tensor; None for what has none."""
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return value
     if isinstance(value, (bool, float)):
         return held(np.array(value))
@@ -202,7 +204,7 @@ def from_tree(checkpoint: Checkpoint, tree: Any) -> None:
     if isinstance(tree, dict) and tree.keys() >= _MODULE_TABLES:
         tree = {"model": tree}
     if not isinstance(tree, dict):
-        tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
+        tree = {"tensor": tree} if isinstance(tree, CheckpointTensor) else {"list": tree}
     rest: dict[Any, Any] = dict(tree)
     looked, walk = Walk(), Walk()
     called = {_word(key).lower(): key for key in reversed(rest)}
@@ -235,11 +237,11 @@ def from_tree(checkpoint: Checkpoint, tree: Any) -> None:
 
 def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Literal["fact"]:
     """Where one entry of a checkpoint goes, by what it holds and what it is called."""
-    if isinstance(value, Tensor) and not has_model:
+    if isinstance(value, CheckpointTensor) and not has_model:
         return "weights"
     named = "optimizer" if _is_scaler(value) else section_of(word)
     kinds = [leaf for _, leaf in leaves(value, "", walk)]
-    tensors = [leaf for leaf in kinds if isinstance(leaf, Tensor)]
+    tensors = [leaf for leaf in kinds if isinstance(leaf, CheckpointTensor)]
     if named == "optimizer" or (named == "random" and not any(_is_float(tensor) for tensor in tensors)):
         return named
     if tensors:
@@ -250,7 +252,7 @@ def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Li
     return "other" if has_model and numbers and not any(isinstance(leaf, (str, Opaque)) for leaf in kinds) else "fact"
 
 
-def _is_float(tensor: Tensor) -> bool:
+def _is_float(tensor: CheckpointTensor) -> bool:
     return tensor.dtype.startswith(("float", "bfloat"))
 
 
@@ -286,7 +288,7 @@ def section_of(key: str) -> Section | Literal["fact"]:
 
 
 def _has_tensor(tree: Any, walk: Walk) -> bool:
-    return any(isinstance(value, Tensor) for _, value in leaves(tree, "", walk))
+    return any(isinstance(value, CheckpointTensor) for _, value in leaves(tree, "", walk))
 
 
 def _fact(checkpoint: Checkpoint, key: str, value: Any, walk: Walk) -> None:

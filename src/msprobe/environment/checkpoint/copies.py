@@ -12,7 +12,7 @@ import numpy as np
 
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.naming import pair_up
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
 
@@ -21,14 +21,14 @@ _NUMBER = re.compile(r"\d+")
 _LEAST_DISTINCT = 3
 
 
-def place_in_file(tensor: Tensor) -> tuple[Any, ...] | None:
+def place_in_file(tensor: CheckpointTensor) -> tuple[Any, ...] | None:
     """Where the elements lie; two tensors at one place are one. None for those that lie in no file."""
     if not isinstance(tensor, FileTensor):
         return None
     return tensor.path, tensor.start, tensor.offset, tensor.shape, tensor.strides
 
 
-def copies(weights: dict[str, Tensor], wanted: Collection[str] | None = None) -> dict[str, str]:
+def copies(weights: dict[str, CheckpointTensor], wanted: Collection[str] | None = None) -> dict[str, str]:
     """Name -> an earlier name of the same values, for those of ``wanted`` (None: all).
 
     A copy at another place counts where its values are not so few that any weight may have them, and where the names
@@ -73,7 +73,7 @@ def without_copies(checkpoint: Checkpoint, other: Checkpoint) -> tuple[Checkpoin
     return slim, [said("weight-kept-twice", checkpoint.path, name, twin) for name, twin in twins.items()]
 
 
-def _is_copy(name: str, first: Tensor, other_name: str, second: Tensor) -> bool:
+def _is_copy(name: str, first: CheckpointTensor, other_name: str, second: CheckpointTensor) -> bool:
     place = place_in_file(first)
     if place is not None and place == place_in_file(second):
         return True

@@ -26,7 +26,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, TensorSlice, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import Wording, said
@@ -94,7 +94,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     return first
 
 
-def _joined_shards(parts: list[dict[str, Tensor]], settings: dict[str, Any]) -> dict[str, Tensor]:
+def _joined_shards(parts: list[dict[str, CheckpointTensor]], settings: dict[str, Any]) -> dict[str, CheckpointTensor]:
     """Shards of model-parallel ranks, whose parameters have Megatron's names, put together."""
     named = [{core_name(name): tensor for name, tensor in part.items()} for part in parts]
     gated = is_gated({name: tensor.shape for name, tensor in named[0].items()}, settings)
@@ -186,10 +186,10 @@ def _shapes(place: str, given: Any) -> list[dict[str, tuple[int, ...]]]:
     return result
 
 
-def _flat(value: Any) -> Tensor:
+def _flat(value: Any) -> CheckpointTensor:
     if isinstance(value, list) and value:
         return joined(tuple(_flat(inner) for inner in value), 0)
-    if not isinstance(value, Tensor) or len(value.shape) != 1:
+    if not isinstance(value, CheckpointTensor) or len(value.shape) != 1:
         raise InvalidInputError(said("zero-slice-not-flat"))
     return value
 
@@ -206,7 +206,7 @@ def _merge(
     for moment in sorted({name for group in states[0] for name in group}):
         per_rank = [[group[moment] for group in groups_of_rank if moment in group] for groups_of_rank in states]
         if all(
-            isinstance(value, Tensor) and len(value.shape) == 1
+            isinstance(value, CheckpointTensor) and len(value.shape) == 1
             for values_of_rank in per_rank
             for value in values_of_rank
         ):
@@ -228,8 +228,8 @@ def _moments(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
     return [state for state in base if isinstance(state, dict)] if isinstance(base, list) else []
 
 
-def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
-    result: dict[str, Tensor] = {}
+def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, CheckpointTensor]:
+    result: dict[str, CheckpointTensor] = {}
     for number, group in enumerate(shapes):
         if any(len(groups_of_rank) <= number for groups_of_rank in groups):
             raise InvalidInputError(said("zero-lacks-groups", len(shapes)))
@@ -241,9 +241,9 @@ def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ..
     return result
 
 
-def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
+def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, CheckpointTensor]:
     ranks = [_flat(groups_of_rank) for groups_of_rank in groups]
-    result: dict[str, Tensor] = {}
+    result: dict[str, CheckpointTensor] = {}
     place = 0
     for name, shape in ((name, shape) for group in shapes for name, shape in group.items()):
         share = -(-prod(shape) // len(ranks))
@@ -259,7 +259,7 @@ def _rest(checkpoint: Checkpoint, first: dict[str, Any], states: dict[int, Any],
     buffers = first.get("buffer_names")
     saved = dict(leaves(module)) if isinstance(module, dict) else {}
     for name in buffers if isinstance(buffers, list) else ():
-        if isinstance(saved.get(name), Tensor):
+        if isinstance(saved.get(name), CheckpointTensor):
             checkpoint.weights[name] = saved[name]
     frozen, shapes = first.get("frozen_param_fragments"), first.get("frozen_param_shapes")
     if isinstance(frozen, dict) and isinstance(shapes, dict):
@@ -267,7 +267,7 @@ def _rest(checkpoint: Checkpoint, first: dict[str, Any], states: dict[int, Any],
             parts = [
                 state["frozen_param_fragments"][name] for _, state in sorted(states.items()) if isinstance(state, dict)
             ]
-            if not all(isinstance(part, Tensor) for part in parts):
+            if not all(isinstance(part, CheckpointTensor) for part in parts):
                 raise InvalidInputError(said("frozen-parameter-is-no-tensor", checkpoint.path, str(name)[:80]))
             if len(parts) == 1:
                 checkpoint.weights[name] = parts[0]

@@ -24,7 +24,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Tensor, slices
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Pieces, PlacedBlock, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError, reason_of
@@ -46,7 +46,7 @@ _INNER = tuple([word] for word in _OF_OPTIMIZERS)
 
 
 @dataclass(frozen=True)
-class _Entry(Tensor):
+class _Entry(CheckpointTensor):
     """A tensor in an entry of a file of blocks; the entry is a file of ``torch.save`` by itself."""
 
     path: str
@@ -55,7 +55,7 @@ class _Entry(Tensor):
 
     def read(self) -> Array:
         tensor = read_torch(self.path, self.offset, self.length)
-        if not isinstance(tensor, Tensor) or tensor.shape != self.shape:
+        if not isinstance(tensor, CheckpointTensor) or tensor.shape != self.shape:
             raise InvalidInputError(said("distributed-entry-is-no-tensor", self.path, self.offset, list(self.shape)))
         return tensor.read()
 
@@ -253,7 +253,9 @@ def _common(checkpoint: Checkpoint, tree: Any) -> None:
     checkpoint.optimizer = _in_core_words(checkpoint.optimizer, str)
 
 
-def _in_core_words(tensors: dict[str, Tensor], renamed: Callable[[str], str] = core_name) -> dict[str, Tensor]:
+def _in_core_words(
+    tensors: dict[str, CheckpointTensor], renamed: Callable[[str], str] = core_name
+) -> dict[str, CheckpointTensor]:
     apart = _unstacked(_unstacked(tensors, _STACKED, "{before}{number}.{after}"), _EXPERTS, _EXPERT_NAME)
     return {renamed(name): tensor for name, tensor in joined_parts(apart).items()}
 
@@ -261,9 +263,11 @@ def _in_core_words(tensors: dict[str, Tensor], renamed: Callable[[str], str] = c
 _EXPERT_NAME = "{stem}.mlp.experts.local_experts.{number}.{after}"
 
 
-def _unstacked(tensors: dict[str, Tensor], stacked: re.Pattern[str], form: str) -> dict[str, Tensor]:
+def _unstacked(
+    tensors: dict[str, CheckpointTensor], stacked: re.Pattern[str], form: str
+) -> dict[str, CheckpointTensor]:
     """The tensors of one layer, or of one expert, of those whose first axis counts them."""
-    result: dict[str, Tensor] = {}
+    result: dict[str, CheckpointTensor] = {}
     for name, tensor in tensors.items():
         place = stacked.search(name)
         if place is None or not tensor.shape or not 0 < tensor.shape[0] <= _MOST_STACKED or len(tensor.shape) < 2:

@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 
 from msprobe.environment.checkpoint.naming import unprefixed
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 
-Named = dict[str, Tensor]
+Named = dict[str, CheckpointTensor]
 _GROUPS = re.compile(r"((?:.*?\.)??)param_groups\.")
 
 

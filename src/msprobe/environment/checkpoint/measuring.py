@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.compare.number_types import LEAST_SPACING, UNIT
 from msprobe.environment.checkpoint.megatron_names import is_vocabulary
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
@@ -26,7 +26,7 @@ _FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 @dataclass(frozen=True)
-class Measures:
+class ParameterMeasures:
     """What was found of one parameter.
 
     ``l2`` is the 2-norm of the difference, ``cosine`` that of the angle (None where one side is zero), ``relative``
@@ -68,9 +68,9 @@ class Measures:
         return first, second
 
 
-def measure(name: str, first: Tensor, second: Tensor) -> Measures:
+def measure(name: str, first: CheckpointTensor, second: CheckpointTensor) -> ParameterMeasures:
     """Compare two tensors. Raises PathError, InvalidInputError where one cannot be read."""
-    measures = Measures(name, "changed", (first.shape, second.shape), (first.dtype, second.dtype))
+    measures = ParameterMeasures(name, "changed", (first.shape, second.shape), (first.dtype, second.dtype))
     a, b = _numbers(first.read()), _numbers(second.read())
     if a.shape != b.shape:
         return _compare_shapes(measures, a, b)
@@ -85,7 +85,7 @@ def _numbers(array: Array) -> Array:
     return np.ascontiguousarray(array).view(real).reshape((*array.shape, 2))
 
 
-def _compare_shapes(measures: Measures, a: Array, b: Array) -> Measures:
+def _compare_shapes(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
     if a.size == b.size:
         if a.ndim >= 2 and a.ndim == b.ndim and b.shape == a.swapaxes(-1, -2).shape and _same(a.swapaxes(-1, -2), b):
             return replace(measures, kind="transposed", detail=said("axes-exchanged"))
@@ -126,7 +126,7 @@ def _squares(flat: Array) -> float:
     )
 
 
-def _apart(measures: Measures, a: Array, b: Array) -> Measures:
+def _apart(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
     """Everything that adds up, block by block, in double precision."""
     flat_a, flat_b = a.reshape(-1), b.reshape(-1)
     dot = square_a = square_b = square_d = max_abs = max_relative = 0.0
@@ -180,7 +180,7 @@ def _cosine(dot: float, norm_a: float, norm_b: float, same: bool) -> float | Non
     return dot / norm_a / norm_b
 
 
-def _kind(measures: Measures, a: Array, b: Array) -> Measures:
+def _kind(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
     factor, measures = measures.factor, replace(measures, factor=None)
     if measures.kind == "equal":
         return measures
@@ -203,7 +203,7 @@ def _kind(measures: Measures, a: Array, b: Array) -> Measures:
     return _scaled(measures, factor)
 
 
-def _is_rounded(measures: Measures, a: Array, b: Array) -> bool:
+def _is_rounded(measures: ParameterMeasures, a: Array, b: Array) -> bool:
     kinds = [kind for kind in measures.dtype if kind in UNIT]
     if len(kinds) < 2:
         return False
@@ -243,7 +243,7 @@ def _row_order(rows: Array) -> Array:
     return np.lexsort(tuple(rows[:, at] for at in range(min(rows.shape[1], 64))))
 
 
-def _scaled(measures: Measures, factor: float | None) -> Measures:
+def _scaled(measures: ParameterMeasures, factor: float | None) -> ParameterMeasures:
     if factor is None or factor == 0 or measures.cosine is None or measures.l2 is None or measures.numel[0] < 4:
         return measures
     # What is left over after scaling is the sine of the angle; it cannot be distinguished from rounding below this.

@@ -33,7 +33,7 @@ from msprobe.environment.checkpoint.megatron_names import (
 )
 from msprobe.environment.checkpoint.megatron_optimizer import states_of_rank
 from msprobe.environment.checkpoint.optimizer_states import in_one_row, plain_name
-from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Moved, Replicas
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
@@ -97,7 +97,7 @@ def _backend(place: str) -> str:
     return match[1].decode() if match else "of metadata.json"
 
 
-_Of = dict[tuple[int, int, int], dict[int, dict[str, Tensor]]]
+_Of = dict[tuple[int, int, int], dict[int, dict[str, CheckpointTensor]]]
 
 
 @dataclass
@@ -170,24 +170,24 @@ def _names(sizes: tuple[int, int, int]) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def _chunks(state: dict[Any, Any]) -> dict[int, dict[str, Tensor]]:
+def _chunks(state: dict[Any, Any]) -> dict[int, dict[str, CheckpointTensor]]:
     """The parameters of each part of a rank's model, under the names of the core."""
-    result: dict[int, dict[str, Tensor]] = {}
+    result: dict[int, dict[str, CheckpointTensor]] = {}
     for key, tree in state.items():
         match = _CHUNK.match(str(key))
         if match is None:
             continue
-        named = {core_name(name): value for name, value in leaves(tree) if isinstance(value, Tensor)}
+        named = {core_name(name): value for name, value in leaves(tree) if isinstance(value, CheckpointTensor)}
         result[int(match[1] or 0)] = {
             name: tensor for name, tensor in named.items() if not name.endswith("_extra_state")
         }
     return result
 
 
-def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> dict[str, Tensor]:
+def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> dict[str, CheckpointTensor]:
     """The tensors of all ranks, weights or moments of them, as those of one model."""
     experts = ranks.settings.get("num_experts")
-    shards: dict[str, dict[tuple[int, int], Tensor]] = defaultdict(dict)
+    shards: dict[str, dict[tuple[int, int], CheckpointTensor]] = defaultdict(dict)
     for (tensor, stage, expert), parts in sorted(chunks.items()):
         for chunk, named in parts.items():
             apart = _experts_apart(named, ranks.settings, ranks.sizes[2])
@@ -224,7 +224,9 @@ def _layer_offsets(chunks: _Of, stages: int) -> dict[tuple[int, int], int]:
     return offsets
 
 
-def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ranks: int) -> dict[str, Tensor]:
+def _experts_apart(
+    named: dict[str, CheckpointTensor], settings: dict[str, Any], expert_ranks: int
+) -> dict[str, CheckpointTensor]:
     """Grouped experts (``experts.weight1``: ``[hidden, experts x ffn]`` seen as ``[experts, hidden, ffn]``) one by
     one.
     """
@@ -232,7 +234,7 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
     if type(total) is not int or total < 1 or total > 1 << 16:
         return named
     count = max(1, total // expert_ranks)
-    result: dict[str, Tensor] = {}
+    result: dict[str, CheckpointTensor] = {}
     for name, tensor in named.items():
         stem, _, last = name.rpartition(".")
         if not stem.endswith("mlp.experts") or last not in ("weight1", "weight2") or len(tensor.shape) != 2:
@@ -253,7 +255,7 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
 def _optimizer(checkpoint: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> None:
     """Moments as those of one model; settings of groups are those of the first rank."""
     moments: dict[str, _Of] = defaultdict(dict)
-    steps: list[Tensor] = []
+    steps: list[CheckpointTensor] = []
     for rank, state in sorted(ranks.states.items()):
         path = os.path.join(ranks.folders[rank], "distrib_optim.pt")
         distributed = read_torch(path) if os.path.isfile(path) else None

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from msprobe.environment.checkpoint.tensors import Replicas, Tensor, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Replicas, joined
 
 # Plain replacements, in this order: names of the older Megatron and of TransformerEngine -> those of its core.
 _REPLACEMENTS = (
@@ -125,10 +125,10 @@ def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int,
 _PART = re.compile(r"(.*mixer\.(?:in_proj|conv1d)\.(?:weight|bias))\.(z|x|B|C|dt)$")
 
 
-def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def joined_parts(tensors: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Mamba's joint projections, whose parts ``torch_dist`` keeps under names of their own."""
-    result: dict[str, Tensor] = {}
-    parts: dict[str, dict[str, Tensor]] = {}
+    result: dict[str, CheckpointTensor] = {}
+    parts: dict[str, dict[str, CheckpointTensor]] = {}
     for name, tensor in tensors.items():
         match = _PART.fullmatch(name)
         if match:
@@ -151,10 +151,10 @@ def is_gated(shapes: dict[str, tuple[int, ...]], settings: dict[str, Any]) -> bo
 
 
 def whole(
-    name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool, settings: dict[str, Any]
-) -> Tensor:
+    name: str, parts: dict[tuple[int, int], CheckpointTensor], gated: bool, alone: bool, settings: dict[str, Any]
+) -> CheckpointTensor:
     """One parameter of the shards of tensor-parallel ranks, and of its copies on expert-parallel ones."""
-    copies: dict[int, dict[int, Tensor]] = defaultdict(dict)
+    copies: dict[int, dict[int, CheckpointTensor]] = defaultdict(dict)
     for (tensor, expert), part in sorted(parts.items()):
         copies[expert][tensor] = part
     rows = next(iter(parts.values())).shape[:1]

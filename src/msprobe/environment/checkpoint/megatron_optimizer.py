@@ -17,10 +17,10 @@ import numpy as np
 from msprobe.environment.checkpoint.contents import leaves, put
 from msprobe.environment.checkpoint.megatron_names import is_expert
 from msprobe.environment.checkpoint.optimizer_states import MASTER, by_parameter
-from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, rows_of
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, TensorSlice, rows_of
 from msprobe.errors import InvalidInputError
 
-Chunks = dict[int, dict[str, Tensor]]
+Chunks = dict[int, dict[str, CheckpointTensor]]
 _ALIGNED = 64
 _BUCKETS = (0, 40_000_000)
 _MOMENTS = {"param": MASTER, "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq", "momentum_buffer": "momentum_buffer"}
@@ -33,11 +33,11 @@ class RankStates:
     """States of one rank. ``moments``: moment -> part of the model -> name of the rank -> values."""
 
     moments: dict[str, Chunks] = field(default_factory=dict)
-    rest: dict[str, Tensor] = field(default_factory=dict)
+    rest: dict[str, CheckpointTensor] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
 
-    def take(self, moment: str, chunk: int, name: str, tensor: Tensor) -> None:
+    def take(self, moment: str, chunk: int, name: str, tensor: CheckpointTensor) -> None:
         """Put a state under its parameter."""
         self.moments.setdefault(moment, {}).setdefault(chunk, {})[name] = tensor
 
@@ -45,7 +45,7 @@ class RankStates:
 def states_of_rank(optimizer: Any, distributed: Any, chunks: Chunks) -> RankStates:
     """The states of the trees ``optimizer`` and ``distributed`` (None: there is none) of a rank with these weights."""
     states = RankStates()
-    flat: dict[str, Tensor] = {}
+    flat: dict[str, CheckpointTensor] = {}
     put(flat, states.facts, optimizer, "optimizer")
     weights = {f"{chunk}/{name}": tensor for chunk, named in sorted(chunks.items()) for name, tensor in named.items()}
     named, states.rest = by_parameter(flat, states.facts, weights)
@@ -67,17 +67,17 @@ def states_of_rank(optimizer: Any, distributed: Any, chunks: Chunks) -> RankStat
     return states
 
 
-def _buffers(tree: Any) -> Iterator[dict[str, Tensor]]:
+def _buffers(tree: Any) -> Iterator[dict[str, CheckpointTensor]]:
     """The flat buffers of a file, in order: moment -> values."""
-    by_stem: dict[str, dict[str, Tensor]] = {}
+    by_stem: dict[str, dict[str, CheckpointTensor]] = {}
     for name, value in leaves(tree):
         stem, _, last = name.rpartition(".")
-        if isinstance(value, Tensor) and last in _MOMENTS and len(value.shape) == 1:
+        if isinstance(value, CheckpointTensor) and last in _MOMENTS and len(value.shape) == 1:
             by_stem.setdefault(stem, {})[_MOMENTS[last]] = value
     yield from by_stem.values()
 
 
-Share = list[tuple[int, str, Tensor]]
+Share = list[tuple[int, str, CheckpointTensor]]
 
 
 def _shares(chunks: Chunks) -> list[Share]:
@@ -94,7 +94,9 @@ def _shares(chunks: Chunks) -> list[Share]:
     return shares
 
 
-def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str], dict[str, Tensor]] | None:
+def _place_all(
+    buffer: dict[str, CheckpointTensor], share: Share
+) -> dict[tuple[int, str], dict[str, CheckpointTensor]] | None:
     """Parameter -> its states; None where parameters and buffer do not belong together."""
     total = max((values_of_moment.numel for values_of_moment in buffer.values()), default=0)
     for starts in _layouts(share):
@@ -139,7 +141,7 @@ def _starts(share: Share, apart: bool, bucket: int) -> list[int]:
     return starts
 
 
-def _is_right(buffer: dict[str, Tensor], share: Share, starts: list[int]) -> bool:
+def _is_right(buffer: dict[str, CheckpointTensor], share: Share, starts: list[int]) -> bool:
     """Do the float32 copies of some parameters lie where they should?"""
     copies = buffer.get(MASTER)
     if copies is None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.array_files import read_mindspore, read_safetensors
 from msprobe.environment.checkpoint.contents import Checkpoint
-from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Pieces, PlacedBlock, Replicas
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import numbers, placed_fields, signed
@@ -64,7 +64,7 @@ def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
     if missing:
         raise PathError(said("mindspore-rank-missing", folder, missing[0]))
     checkpoint = Checkpoint(folder, "MindSpore, ranks")
-    held: dict[str, dict[int, Tensor]] = {}
+    held: dict[str, dict[int, CheckpointTensor]] = {}
     for rank, name in sorted(ranks.items()):
         for parameter, tensor in _rank_parameters(checkpoint, os.path.join(folder, name)).items():
             held.setdefault(parameter, {})[rank] = tensor
@@ -82,7 +82,7 @@ def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
     return checkpoint
 
 
-def _rank_parameters(checkpoint: Checkpoint, folder: str) -> dict[str, Tensor]:
+def _rank_parameters(checkpoint: Checkpoint, folder: str) -> dict[str, CheckpointTensor]:
     """The parameters of the last checkpoint of a rank."""
     saved = [
         ((int(match[1] or 0), int(match[2] or 0)), name)
@@ -158,7 +158,7 @@ def _layout(data: memoryview, place: slice) -> _Layout:
     return _Layout(devices, axes, max(1, sizes[6]), max(1, sizes[7]))
 
 
-def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout | None) -> Tensor:
+def _whole(folder: str, name: str, tensors: dict[int, CheckpointTensor], layout: _Layout | None) -> CheckpointTensor:
     """A parameter of the slices of all ranks that have it."""
     first = next(iter(tensors.values()))
     copies = tuple(tensors.values())
@@ -169,7 +169,7 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     parts = layout.parts()
     if len(parts) != len(first.shape) or max(parts, default=1) == layout.shards == 1:
         return whole
-    blocks: dict[tuple[int, ...], Tensor] = {}
+    blocks: dict[tuple[int, ...], CheckpointTensor] = {}
     for rank, tensor in tensors.items():
         device = rank % stage
         offsets = [at * size for at, size in zip(layout.place(device), tensor.shape, strict=True)]

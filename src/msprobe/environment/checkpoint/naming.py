@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, small_file
-from msprobe.environment.checkpoint.tensors import QkvRows, Tensor, TensorSlice
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, QkvRows, TensorSlice
 from msprobe.errors import InvalidInputError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.patterns import Pattern, compile_pattern
@@ -61,12 +61,14 @@ class ParameterPair:
     """
 
     name: str
-    first: Tensor | None
-    second: Tensor | None
+    first: CheckpointTensor | None
+    second: CheckpointTensor | None
     other_name: str | None = None
 
 
-def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool = True) -> list[ParameterPair]:
+def pair_up(
+    first: dict[str, CheckpointTensor], second: dict[str, CheckpointTensor], wrappers: bool = True
+) -> list[ParameterPair]:
     """Every parameter of either side once, in the order of the first.
 
     Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
@@ -101,9 +103,9 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool 
     return pairs + [ParameterPair(name, None, tensor) for name, tensor in second.items() if name not in taken]
 
 
-def pair_up_below_keys(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[ParameterPair]:
+def pair_up_below_keys(first: dict[str, CheckpointTensor], second: dict[str, CheckpointTensor]) -> list[ParameterPair]:
     """As :func:`pair_up`, for what stands below several keys: each by itself, as each may have wrappers of its own."""
-    sides: list[dict[str, dict[str, Tensor]]] = [{}, {}]
+    sides: list[dict[str, dict[str, CheckpointTensor]]] = [{}, {}]
     for side, named in zip(sides, (first, second), strict=True):
         for name, tensor in named.items():
             key, _, rest = name.partition(".")
@@ -251,16 +253,16 @@ def _hugging_face(checkpoint: Checkpoint, partner: Checkpoint) -> Checkpoint:
     is_latent = any(name.endswith(_MEGATRON_LATENT) for name in checkpoint.weights)
     groups, each = (1, 1) if is_latent else _attention(checkpoint, partner)
     renamed = (*_HF_LATENT, *_HF_LAYER) if is_latent else _HF_LAYER
-    weights: dict[str, Tensor] = {}
+    weights: dict[str, CheckpointTensor] = {}
     for name, tensor in checkpoint.weights.items():
         for new, part in _translated(name, tensor, groups, each, renamed):
             weights[new] = part
     return replace(checkpoint, weights=weights, optimizer=_states_translated(checkpoint, groups, each, renamed))
 
 
-def _states_translated(checkpoint: Checkpoint, groups: int, each: int, renamed: Names) -> dict[str, Tensor]:
+def _states_translated(checkpoint: Checkpoint, groups: int, each: int, renamed: Names) -> dict[str, CheckpointTensor]:
     """States of parameters under the names of Hugging Face; a step goes to each of the parts."""
-    states: dict[str, Tensor] = {}
+    states: dict[str, CheckpointTensor] = {}
     for name, tensor in checkpoint.optimizer.items():
         stem, _, moment = name.rpartition(".")
         weight = checkpoint.weights.get(stem)
@@ -285,7 +287,7 @@ def _attention(checkpoint: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     return groups, heads // groups
 
 
-def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Names) -> list[tuple[str, Any]]:
+def _translated(name: str, tensor: CheckpointTensor, groups: int, each: int, renamed: Names) -> list[tuple[str, Any]]:
     if name in _HF_TOP:
         return [(_HF_TOP[name], tensor)]
     if not name.startswith("decoder.layers."):
@@ -305,7 +307,7 @@ def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Name
     return [(name, tensor)]
 
 
-def _query_key_value(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple[str, Any]]:
+def _query_key_value(name: str, tensor: CheckpointTensor, groups: int, each: int) -> list[tuple[str, Any]]:
     rows = tensor.shape[0]
     wide, rest = divmod(rows, groups * (each + 2))
     if rest:

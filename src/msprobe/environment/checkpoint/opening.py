@@ -25,7 +25,7 @@ from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
@@ -119,14 +119,14 @@ def _sharded(checkpoint: Checkpoint, index: str) -> None:
         checkpoint.weights[name] = loaded[str(file)][name]
 
 
-def _add(checkpoint: Checkpoint, tensors: dict[str, Tensor], file: str) -> None:
+def _add(checkpoint: Checkpoint, tensors: dict[str, CheckpointTensor], file: str) -> None:
     for name, tensor in tensors.items():
         if name in checkpoint.weights:
             raise InvalidInputError(said("parameter-in-several-files", checkpoint.path, name[:80], file))
         checkpoint.weights[name] = tensor
 
 
-def _tensors(path: str) -> dict[str, Tensor]:
+def _tensors(path: str) -> dict[str, CheckpointTensor]:
     if path.endswith(".safetensors"):
         return read_safetensors(path)
     checkpoint = Checkpoint(path, "torch")
@@ -215,7 +215,7 @@ def _open_file(path: str) -> Checkpoint:
         head = file.read(16)
     if not head:
         raise InvalidInputError(said("file-is-empty", path))
-    readers: dict[str, Callable[[str], dict[str, Tensor]]] = {
+    readers: dict[str, Callable[[str], dict[str, CheckpointTensor]]] = {
         ".safetensors": read_safetensors,
         ".npz": read_numpy,
         ".npy": read_numpy,

@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.copies import copies, place_in_file
-from msprobe.environment.checkpoint.tensors import HeldTensor, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, HeldTensor, Replicas
 from msprobe.messages import said
 
 Groups = dict[int, tuple[list[int], list[str]]]
@@ -48,20 +48,20 @@ def name_states(
 
 
 def by_parameter(
-    states: dict[str, Tensor],
+    states: dict[str, CheckpointTensor],
     facts: dict[str, str],
-    weights: dict[str, Tensor],
+    weights: dict[str, CheckpointTensor],
     parameter_name: Callable[[str], str] = str,
     numbers: dict[str, str] | None = None,
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, CheckpointTensor], dict[str, CheckpointTensor]]:
     """(states by ``parameter.moment``, the other ``states`` under their own names).
 
     ``numbers`` gets what states were called by number.
     """
     numbers = {} if numbers is None else numbers
-    named: dict[str, Tensor] = {}
-    rest: dict[str, Tensor] = {}
-    numbered: dict[str, dict[int, dict[str, Tensor]]] = defaultdict(lambda: defaultdict(dict))
+    named: dict[str, CheckpointTensor] = {}
+    rest: dict[str, CheckpointTensor] = {}
+    numbered: dict[str, dict[int, dict[str, CheckpointTensor]]] = defaultdict(lambda: defaultdict(dict))
     for name, tensor in states.items():
         match = _STATE.fullmatch(name)
         subject = match and _subject(match["rest"], weights, parameter_name)
@@ -94,7 +94,7 @@ def plain_name(name: str) -> str:
     return _LEADING.sub("", name)
 
 
-def in_one_row(states: dict[str, Tensor]) -> dict[str, Tensor]:
+def in_one_row(states: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Groups of several optimizers (one for experts) numbered as those of one."""
     matches = {name: match for name in states if (match := _OF_SEVERAL.fullmatch(name))}
     groups = sorted({(int(match[1]), int(match[2])) for match in matches.values()})
@@ -106,7 +106,7 @@ def in_one_row(states: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[str], str]) -> str | None:
+def _subject(rest: str, weights: dict[str, CheckpointTensor], parameter_name: Callable[[str], str]) -> str | None:
     """``parameter.moment`` of ``parameter.moment`` or ``moment.parameter``, where the parameter is known."""
     stem, _, moment = rest.rpartition(".")
     if parameter_name(stem) in weights:
@@ -117,7 +117,7 @@ def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[st
     return None
 
 
-def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Groups]:
+def _groups(states: dict[str, CheckpointTensor], facts: dict[str, str]) -> dict[str, Groups]:
     """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are given)."""
     groups: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for name, tensor in states.items():
@@ -133,7 +133,9 @@ def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Group
     return groups
 
 
-def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[str, Tensor]) -> dict[int, str]:
+def _names(
+    groups: Groups, states: dict[int, dict[str, CheckpointTensor]], weights: dict[str, CheckpointTensor]
+) -> dict[int, str]:
     """Number -> parameter. Nothing where shapes do not say that the usual order is the one of this optimizer."""
     ordered = [groups[number] for number in sorted(groups)]
     if ordered and all(names and len(names) == len(numbers) for numbers, names in ordered):
@@ -161,11 +163,11 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
     return {}
 
 
-def _fits(moments: dict[str, Tensor], shape: tuple[int, ...]) -> bool:
+def _fits(moments: dict[str, CheckpointTensor], shape: tuple[int, ...]) -> bool:
     return all(moment.shape == shape for moment in moments.values() if moment.shape not in ((), (1,)))
 
 
-def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _parameters(weights: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Weights that an optimizer may have, each once, though two names may stand for one (tied embeddings)."""
     seen: set[tuple[Any, ...]] = set()
     parameters = {}
@@ -179,7 +181,7 @@ def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return parameters
 
 
-def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[list[str]]]:
+def _candidates(weights: dict[str, CheckpointTensor], sizes: list[int]) -> Iterator[list[list[str]]]:
     """How trainers sort parameters into groups: one part of the model behind the other, by dimensions, or by what
     weight decay is for.
     """
@@ -201,7 +203,11 @@ def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[l
 
 
 def _masters(
-    rest: dict[str, Tensor], named: dict[str, Tensor], before: str, groups: Groups, names: dict[int, str]
+    rest: dict[str, CheckpointTensor],
+    named: dict[str, CheckpointTensor],
+    before: str,
+    groups: Groups,
+    names: dict[int, str],
 ) -> None:
     """Float32 copies that stand beside the optimizer, in lists as its groups are: Megatron's Float16Optimizer."""
     outer = before.removesuffix("optimizer_state_dict.").removesuffix("optimizer.")
@@ -220,7 +226,7 @@ def _masters(
 
 def on_common_terms(
     first: Checkpoint, second: Checkpoint
-) -> tuple[dict[str, Tensor], dict[str, Tensor], list[str], list[str]]:
+) -> tuple[dict[str, CheckpointTensor], dict[str, CheckpointTensor], list[str], list[str]]:
     """The optimizer states of both, so that those of two formats can be compared; notes on what one side alone has;
     and why none is compared, where that is so.
 
@@ -263,6 +269,6 @@ def _ranks(checkpoint: Checkpoint) -> tuple[Any, ...]:
     return tuple(checkpoint.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
 
 
-def _steps(states: dict[str, Tensor]) -> list[str]:
+def _steps(states: dict[str, CheckpointTensor]) -> list[str]:
     group_steps = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
     return group_steps or [name for name in states if name.endswith(".step")]

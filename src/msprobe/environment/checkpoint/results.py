@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from msprobe.environment.checkpoint.comparison import HARMLESS, CheckpointComparison
-from msprobe.environment.checkpoint.measuring import Measures
+from msprobe.environment.checkpoint.measuring import ParameterMeasures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
 from msprobe.messages import Wording, joined, said, translated
@@ -54,11 +54,11 @@ def write(
     write_atomically(files[2], table(result).encode("utf-8-sig"))
 
 
-def _key(row: Measures) -> str:
+def _key(row: ParameterMeasures) -> str:
     return row.name if row.section == "weights" else f"{row.section}: {row.name}"
 
 
-def entry(row: Measures, full: bool = False) -> dict[str, Any]:
+def entry(row: ParameterMeasures, full: bool = False) -> dict[str, Any]:
     """One parameter, as 8.1.1 prints it. In ``full`` further keys come after its four."""
     first, second = row.shape
     same = first == second
@@ -188,7 +188,7 @@ def _short(file: str, folders: tuple[str, ...]) -> str:
     return file if inner is None else file[len(inner.rstrip("/")) + 1 :]
 
 
-def _line(row: Measures) -> str:
+def _line(row: ParameterMeasures) -> str:
     where = row.name if row.section == "weights" else f"{row.section}: {row.name}"
     if row.kind == "missing":
         return said("missing-in-second", where)

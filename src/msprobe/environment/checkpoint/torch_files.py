@@ -1,7 +1,7 @@
 """Files of ``torch.save``: a zip archive (torch 1.6 or later) or a row of pickles (before), read as data.
 
-The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.Tensor` for tensors and
-:class:`~msprobe.store.pickles.Opaque` for objects of other classes.
+The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.CheckpointTensor` for
+tensors and :class:`~msprobe.store.pickles.Opaque` for objects of other classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor, held
 from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
@@ -188,7 +188,7 @@ class _Placer:
             self.placed(tree.elements, depth + 1)
         return tree
 
-    def tensor(self, described: Described) -> Tensor:
+    def tensor(self, described: Described) -> CheckpointTensor:
         storage = described.storage
         if storage not in self.places:
             self.places[storage] = self.place(storage)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msprobe.environment.hyperparameters.shell.expansion import UNSET, plain
-from msprobe.environment.hyperparameters.shell.script import Called, Followed
+from msprobe.environment.hyperparameters.shell.script import Called, FollowedScript
 from msprobe.messages import Wording, said
 
 #: Programs that start trainings: what follows their script (or their name) are its arguments.
@@ -54,7 +54,9 @@ _EXPORTED = re.compile(
 )
 
 
-def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) -> tuple[dict[str, list[Any]], list[str]]:
+def hyperparameters(
+    followed: FollowedScript, path: str, given: Sequence[str] = ()
+) -> tuple[dict[str, list[Any]], list[str]]:
     """What the trainings that a script starts are given: name -> each value it has, and notes for people.
 
     ``given`` are the other files that are read.

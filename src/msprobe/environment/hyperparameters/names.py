@@ -101,7 +101,7 @@ _OPPOSITES = (
 
 
 @dataclass(frozen=True)
-class Meaning:
+class NameMeaning:
     """What a name means: the thing, and the parts before it that say which one."""
 
     thing: str
@@ -125,21 +125,21 @@ def _groups() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def plain_meaning(name: str) -> Meaning:
+def plain_meaning(name: str) -> NameMeaning:
     """The meaning by the words of the name alone."""
     parts = normal(name).split(".")
     own = 2 if len(parts) > 1 and parts[-1] in _EMPTY_WORDS else 1
-    return Meaning(".".join(parts[-own:]), _prefix(parts[:-own]))
+    return NameMeaning(".".join(parts[-own:]), _prefix(parts[:-own]))
 
 
 @cache
-def group_meanings(name: str) -> tuple[Meaning, ...]:
+def group_meanings(name: str) -> tuple[NameMeaning, ...]:
     """The meanings by ``GROUPS``; none if no row has the name."""
     parts = normal(name).split(".")
     meanings = []
     for own in range(min(3, len(parts)), 0, -1):
         for group in _groups().get(".".join(parts[-own:]), ()):
-            meanings.append(Meaning(group, _prefix(parts[:-own]), True))
+            meanings.append(NameMeaning(group, _prefix(parts[:-own]), True))
         if meanings:
             break
     return tuple(meanings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msprobe.graph.communication import RECEIVES, SENDS
-from msprobe.graph.merge.layout import Layout
+from msprobe.graph.merge.layout import ParallelLayout
 from msprobe.graph.side import GraphOfSide
 
 _OF_SLICES = frozenset(
@@ -13,7 +13,7 @@ _OF_SLICES = frozenset(
 )
 
 
-def tensor_groups(sides: Mapping[int, GraphOfSide], layout: Layout) -> list[tuple[int, ...]]:
+def tensor_groups(sides: Mapping[int, GraphOfSide], layout: ParallelLayout) -> list[tuple[int, ...]]:
     """The tensor parallel groups: those of reductions, where their size fits and they cover all ranks once."""
     found_groups: dict[tuple[int, ...], None] = {}
     for side in sides.values():
@@ -26,7 +26,7 @@ def tensor_groups(sides: Mapping[int, GraphOfSide], layout: Layout) -> list[tupl
     return groups if whole else layout.groups("tp")
 
 
-def pipeline_groups(sides: Mapping[int, GraphOfSide], layout: Layout) -> list[tuple[int, ...]]:
+def pipeline_groups(sides: Mapping[int, GraphOfSide], layout: ParallelLayout) -> list[tuple[int, ...]]:
     """The ranks of each pipeline, first stage first: those that send to each other, where their number fits."""
     linked: dict[int, set[int]] = {rank: {rank} for rank in sides}
     for rank, side in sides.items():

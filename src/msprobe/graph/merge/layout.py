@@ -15,7 +15,7 @@ _ORDER = re.compile(r"[a-z-]+")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelLayout:
     """The sizes of one side. ``order``: the kinds of parallelism, the one that varies fastest first."""
 
     rank_size: int
@@ -25,7 +25,7 @@ class Layout:
     order: str = DEFAULT_ORDER
 
     @staticmethod
-    def of(fields: Mapping[str, Any], where: str) -> Layout:
+    def of(fields: Mapping[str, Any], where: str) -> ParallelLayout:
         """A checked layout. Raises InvalidInputError with all mistakes, which begin with ``where``."""
         mistakes: list[str] = []
         sizes: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Layout:
             mistakes = _misfits(**sizes)
         if mistakes:
             raise InvalidInputError(Wording("{}: {}.", where, joined("; ", mistakes)))
-        return Layout(order=order, **sizes)
+        return ParallelLayout(order=order, **sizes)
 
     @property
     def replicas(self) -> int:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from msprobe.errors import InvalidInputError
 from msprobe.graph.folders import DumpFolders
 from msprobe.graph.merge.groups import pipeline_groups, tensor_groups
-from msprobe.graph.merge.layout import Layout
+from msprobe.graph.merge.layout import ParallelLayout
 from msprobe.graph.merge.pipeline import merge_stages
 from msprobe.graph.merge.tensor_parallel import merge_slices
 from msprobe.graph.side import GraphOfSide
 from msprobe.messages import said
 
 
-def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
+def check_ranks(layout: ParallelLayout, folders: DumpFolders, field: str) -> None:
     """Raise InvalidInputError unless each step has the ranks that the layout says."""
     for step in dict.fromkeys(rank.step for rank in folders.ranks):
         ranks = sorted(rank.rank for rank in folders.ranks if rank.step == step)
@@ -26,7 +26,7 @@ def check_ranks(layout: Layout, folders: DumpFolders, field: str) -> None:
             raise InvalidInputError(said("ranks-not-numbered", field, where, named))
 
 
-def merge_ranks(sides: Sequence[GraphOfSide], layout: Layout) -> list[GraphOfSide]:
+def merge_ranks(sides: Sequence[GraphOfSide], layout: ParallelLayout) -> list[GraphOfSide]:
     """Merge the ranks of one step: first those of tensor parallel groups, then the stages of pipelines.
 
     Raises InvalidInputError for dumps that hold no statistics.

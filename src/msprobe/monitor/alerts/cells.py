@@ -49,7 +49,7 @@ class Step:
     blocks: dict[str, QuantityBlock]
 
 
-class History:
+class ValueHistory:
     """Running means of all numbers; NaN and infinity are not fed into them."""
 
     def __init__(self) -> None:

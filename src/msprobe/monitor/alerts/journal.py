@@ -28,7 +28,7 @@ JOURNAL = "alerts.jsonl"
 _MOST_BYTES = 1 << 30
 
 
-class Journal:
+class AlertJournal:
     """Writes the file of one run; each call ends with all of it handed to the system. Raises PathError."""
 
     def __init__(self, folder: StrPath, rank: int, rules: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe.messages import said
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_reading import read_quantity
 
@@ -68,7 +68,7 @@ def divergences(ranks: Mapping[int, Sequence[RunFolder]]) -> list[Divergence]:
     )
 
 
-def _first(table: Table, reference: Table, rank: int, other: int) -> Divergence | None:
+def _first(table: QuantityTable, reference: QuantityTable, rank: int, other: int) -> Divergence | None:
     ops = [op for op in table.ops if op in reference.ops]
     place = {key: at for at, key in enumerate(reference.keys())}
     pairs = [(at, place[key]) for at, key in enumerate(table.keys()) if key in place]

@@ -15,13 +15,13 @@ from msprobe.foreign.json_text import read_json
 from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import Attempt, judged_attempt, unfinished
-from msprobe.monitor.alerts.cells import History, QuantityBlock, Step
-from msprobe.monitor.alerts.journal import Journal
+from msprobe.monitor.alerts.cells import QuantityBlock, Step, ValueHistory
+from msprobe.monitor.alerts.journal import AlertJournal
 from msprobe.monitor.alerts.rules import RuleAlert
 from msprobe.monitor.alerts.sentence import analyse_command, second_run, sentence, shown
 from msprobe.monitor.alerts.settings import AlertSettings
 from msprobe.monitor.csv_text import SCALARS
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.series import label_of
 from msprobe.monitor.tags import tag_of
 from msprobe.paths import make_folder, write_atomically
@@ -68,14 +68,14 @@ class AlertSink:
         self._pipeline_stage = pipeline_stage
         self._group_mates = group_mates
         self._on_alert = list(on_alert)
-        self._history = History()
+        self._history = ValueHistory()
         self._records: dict[str, dict[str, object]] = {}
         self._details: dict[str, dict[str, object]] = {}
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
         self._has_said_how = is_recorded
-        self._journal: Journal | None = None
+        self._journal: AlertJournal | None = None
         self._judged_steps = 0
         self._last_step: int | None = None
         # What attempts at the step that runs have raised.
@@ -83,11 +83,11 @@ class AlertSink:
         self.alerts = 0
         self.held_back = 0
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Remember whose steps they are, and begin their journal. Raises PathError."""
         self._run = run
         if run.folder and self._settings.rules:
-            self._journal = Journal(run.folder, run.rank, [rule.name for rule in self._settings.rules])
+            self._journal = AlertJournal(run.folder, run.rank, [rule.name for rule in self._settings.rules])
 
     def write(self, metrics: StepMetrics) -> None:
         """Judge the step; its alerts are on the disk when this returns. Raises PathError."""

@@ -23,7 +23,7 @@ from msprobe.monitor.convert.arguments import (
     wrong_times,
 )
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table, quantities_of
+from msprobe.monitor.csv_files import QuantityTable, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs, stamp_text
 from msprobe.monitor.sinks.event_file import EventFile, check_installed
 from msprobe.monitor.trend_reading import read_quantity
@@ -82,7 +82,7 @@ def convert(
     return output, coverage_of_tables(monitor_path, runs, tables)
 
 
-def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> Table | None:
+def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> QuantityTable | None:
     """One quantity of one rank."""
     table = read_quantity(runs, quantity)
     if table is None or not len(table):
@@ -96,7 +96,7 @@ def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -
     return table
 
 
-def _scalars(table: Table, rows: Sequence[int]) -> list[tuple[str, float]]:
+def _scalars(table: QuantityTable, rows: Sequence[int]) -> list[tuple[str, float]]:
     scalars = []
     for row in rows:
         micro = f":micro{table.micro_steps[row]}" if table.has_micro_steps else ""

@@ -24,8 +24,8 @@ from msprobe.monitor.operators import Operators
 _DEPTH = 8
 
 
-class MindSporeFramework:
-    """See :class:`msprobe.monitor.framework.Framework`."""
+class MindSporeMonitorFramework:
+    """See :class:`msprobe.monitor.framework.MonitorFramework`."""
 
     name = "mindspore"
     tensor: type[Any] = mindspore.Tensor

@@ -8,7 +8,7 @@ from typing import Any
 import mindspore
 
 from msprobe.capture.mindspore.optimizers import optimizer_classes
-from msprobe.monitor.steps import Kept
+from msprobe.monitor.steps import KeptParameter
 
 
 class Optimizers:
@@ -35,13 +35,13 @@ class Optimizers:
         """See the protocol."""
         return [self._own]
 
-    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
         """See the protocol."""
-        kept: dict[int, Kept] = {}
+        kept: dict[int, KeptParameter] = {}
         for parameter in event.parameters.values():
             if id(parameter.weight) in parameters:
                 states = _moments_of(parameter.moments) if moments else {}
-                kept[id(parameter.weight)] = Kept(parameter.weight, _dense(parameter.gradient), states, 0.0)
+                kept[id(parameter.weight)] = KeptParameter(parameter.weight, _dense(parameter.gradient), states, 0.0)
         return kept
 
 

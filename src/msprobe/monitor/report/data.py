@@ -18,7 +18,7 @@ from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.band import departures, half_width
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.diff import diff
 from msprobe.monitor.files import RunFolder, find_runs
@@ -43,7 +43,7 @@ class Monitored:
 
     path: str
     ranks: dict[int, list[RunFolder]]
-    tables: dict[int, dict[str, Table]]
+    tables: dict[int, dict[str, QuantityTable]]
     alerts: Mapping[str, Mapping[str, Any]]
 
 
@@ -109,7 +109,7 @@ def _run(run: Monitored, name: str, columns: int) -> dict[str, Any]:
     }
 
 
-def _rank(rank: int, tables: dict[str, Table], columns: int) -> dict[str, Any]:
+def _rank(rank: int, tables: dict[str, QuantityTable], columns: int) -> dict[str, Any]:
     maps = [
         _matrix(series, columns)
         for table in tables.values()

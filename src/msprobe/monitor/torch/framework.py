@@ -22,8 +22,8 @@ from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter
 
 
-class TorchFramework:
-    """See :class:`msprobe.monitor.framework.Framework`."""
+class TorchMonitorFramework:
+    """See :class:`msprobe.monitor.framework.MonitorFramework`."""
 
     name = "pytorch"
     tensor: type[Any] = torch.Tensor

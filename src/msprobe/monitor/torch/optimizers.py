@@ -15,7 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.messages import said
-from msprobe.monitor.steps import MOMENTS, Kept
+from msprobe.monitor.steps import MOMENTS, KeptParameter
 
 _NO_MOMENTS: Mapping[str, torch.Tensor] = {}
 
@@ -59,7 +59,9 @@ class Optimizers:
         """The optimizers of torch whose steps are those of the given one."""
         return members(self.given)
 
-    def kept(self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(
+        self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True
+    ) -> Mapping[int, KeptParameter]:
         """See :class:`msprobe.monitor.steps.Optimizers`. ``event`` None: of all parts of a step."""
         all_kept = self._all_kept(parameters, moments)
         if event is None or self.parts == 1:
@@ -69,16 +71,16 @@ class Optimizers:
             key: kept_one for key, kept_one in all_kept.items() if (kept_one.owner or id(kept_one.weight)) in changed
         }
 
-    def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, Kept]:
+    def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, KeptParameter]:
         if self._read is not None:
             return {key: kept_one for key, kept_one in self._read(self.given) if key in parameters}
         if not moments:
             return {
-                key: Kept(parameter, self.gradient(parameter), _NO_MOMENTS, 0.0)
+                key: KeptParameter(parameter, self.gradient(parameter), _NO_MOMENTS, 0.0)
                 for key, parameter in parameters.items()
             }
         states = [member.state for member in members(self.given) or [self.given] if hasattr(member, "state")]
-        kept: dict[int, Kept] = {}
+        kept: dict[int, KeptParameter] = {}
         for key, parameter in parameters.items():
             state: Any = next(
                 (
@@ -88,7 +90,7 @@ class Optimizers:
                 ),
                 None,
             )
-            kept[key] = Kept(parameter, self.gradient(parameter), *_moments_of(state))
+            kept[key] = KeptParameter(parameter, self.gradient(parameter), *_moments_of(state))
         return kept
 
     def rates(self) -> Mapping[int, tuple[float, tuple[float, float], float]]:
@@ -218,7 +220,7 @@ class _After:
 
 # ---------------------------------------------------------------- Megatron
 
-_KeptById = list[tuple[int, Kept]]
+_KeptById = list[tuple[int, KeptParameter]]
 
 
 def _state_of(optimizer: Any, weight: torch.Tensor) -> Any:
@@ -236,11 +238,11 @@ def _megatron_half(optimizer: Any) -> _KeptById:
     )
     for half, single in pairs:
         for parameter, weight in zip(half, single, strict=True):
-            kept.append((id(parameter), Kept(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
     for group in getattr(optimizer, "fp32_from_fp32_groups", ()):
         for parameter in group:
             state = _state_of(optimizer, parameter)
-            kept.append((id(parameter), Kept(parameter, parameter.grad, *_moments_of(state))))
+            kept.append((id(parameter), KeptParameter(parameter, parameter.grad, *_moments_of(state))))
     return kept
 
 
@@ -254,7 +256,9 @@ def _megatron_distributed(optimizer: Any) -> _KeptById:
         for whole, shards in zip(getattr(optimizer, whole_name, ()), getattr(optimizer, shard_name, ()), strict=True):
             for parameter, shard in zip(whole, shards, strict=True):
                 if shard is not None:
-                    kept.append((id(parameter), Kept(shard, shard.grad, *_moments_of(_state_of(optimizer, shard)))))
+                    kept.append(
+                        (id(parameter), KeptParameter(shard, shard.grad, *_moments_of(_state_of(optimizer, shard))))
+                    )
     return kept
 
 
@@ -270,7 +274,9 @@ def _megatron_chained(optimizer: Any) -> _KeptById:
             for parameter in group["params"]:
                 gradient = getattr(parameter, "main_grad", None)
                 gradient = parameter.grad if gradient is None else gradient
-                kept.append((id(parameter), Kept(parameter, gradient, *_moments_of(_state_of(member, parameter)))))
+                kept.append(
+                    (id(parameter), KeptParameter(parameter, gradient, *_moments_of(_state_of(member, parameter))))
+                )
     return kept
 
 
@@ -282,7 +288,7 @@ def _deepspeed_unfused(optimizer: Any) -> _KeptById:
     kept: _KeptById = []
     for half, single in zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True):
         for parameter, weight in zip(half, single, strict=True):
-            kept.append((id(parameter), Kept(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
     return kept
 
 
@@ -312,7 +318,7 @@ def _deepspeed_sharded(optimizer: Any) -> _KeptById:
     return kept
 
 
-def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept:
+def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> KeptParameter:
     """What is kept of a part of a flat tensor."""
 
     def part(whole: torch.Tensor) -> torch.Tensor:
@@ -320,7 +326,7 @@ def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept
 
     moments, step = _moments_of(_state_of(optimizer, flat))
     gradient = None if flat.grad is None else part(flat.grad)
-    return Kept(part(flat), gradient, {name: part(moment) for name, moment in moments.items()}, step, id(flat))
+    return KeptParameter(part(flat), gradient, {name: part(moment) for name, moment in moments.items()}, step, id(flat))
 
 
 # Of one step of theirs, an optimizer of torch steps so often: once for each of these.

@@ -11,7 +11,7 @@ from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor import steps
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.state import ConfiguredState
-from msprobe.monitor.steps import MOMENTS, Groups, Kept
+from msprobe.monitor.steps import MOMENTS, Groups, KeptParameter
 from msprobe.monitor.torch.flat_parameters import WholeParameter
 from msprobe.monitor.torch.global_scope import Shards
 from msprobe.monitor.torch.gradients import UnreducedGradients
@@ -72,7 +72,7 @@ class OptimizerSteps(steps.OptimizerSteps):
         if self._step is not None:
             self._skipped(self._step)
 
-    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         if not self._has_gradients:
             super()._measure_gradients(owned)
 

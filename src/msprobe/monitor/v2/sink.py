@@ -11,7 +11,7 @@ from msprobe import log
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
 from msprobe.messages import said
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.v2.settings import SettingsV2
 from msprobe.paths import FILE_MODE, make_folder
 
@@ -39,7 +39,7 @@ class CsvSinkV2:
         self._folder = os.path.join(settings.output_dir, f"rank_{rank}")
         self._written: set[str] = set()
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Make the folder and its parents. Raises PathError."""
         make_folder(self._folder)
 

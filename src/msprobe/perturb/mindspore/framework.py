@@ -19,7 +19,7 @@ from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb import arrays
-from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Invocation, Reactions, TensorDistance
 from msprobe.perturb.operators import last_name
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.trees import LeafPath, leaves, mapped
@@ -234,7 +234,7 @@ class MindSporeFramework:
         """See the protocol."""
         return arrays.distance(_array(first), _array(other))
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
+    def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
         """See the protocol."""
         return arrays.compare(_array(own.astype(other.dtype)), _array(other), limits)
 
@@ -242,7 +242,7 @@ class MindSporeFramework:
         """See the protocol."""
         raise NotImplementedError
 
-    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+    def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
         """See the protocol."""
         shifted = [_array(reaction) for reaction in reactions.shifted]
         read = Reactions(_array(reactions.base), shifted, reactions.unit)

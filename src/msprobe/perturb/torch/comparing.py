@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.perturb.framework import Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Reactions, TensorDistance
 from msprobe.signed_errors import CheckedResult, judge_signed
 
 # Larger tensors are gone through in parts; what is found is found in all of them.
@@ -21,7 +21,7 @@ _FACTOR = 4.0
 _ROW = 16
 
 
-def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> TensorDistance:
+def compare(own: torch.Tensor, other: torch.Tensor, limits: ErrorLimits) -> TensorDistance:
     """By the ratio of magnitudes; ``own`` counts in the type of ``other``."""
     _check_shapes(own, other)
     if own.dtype is torch.bool or not own.numel():
@@ -43,7 +43,7 @@ def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> TensorDis
     return TensorDistance(is_equal, worst, word, total / count, bad / count)
 
 
-def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
+def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: ErrorLimits) -> bool:
     """True if all is finite and equal; False if that takes a longer look. A third of its time."""
     for first, two in _parts(a, b):
         ratio = first.abs().clamp_(min=limits.floor).div_(two.abs().clamp_(min=limits.floor))
@@ -55,7 +55,7 @@ def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
     return True
 
 
-def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> torch.Tensor:
+def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: ErrorLimits) -> torch.Tensor:
     mismatch, flips, ratio, a, b = _elements(a, b, limits.floor)
     bad = (ratio > limits.ratio) | mismatch | flips
     relative = (a - b).abs() / a.abs().clamp(min=limits.floor)
@@ -108,7 +108,7 @@ def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean
     )
 
 
-def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactions: Reactions) -> bool:
+def is_explained(own: torch.Tensor, other: torch.Tensor, limits: ErrorLimits, reactions: Reactions) -> bool:
     """See :meth:`msprobe.perturb.framework.Framework.is_explained`.
 
     An element may be off by so many roundings of its own value, and by what the call answers to inputs that are moved

@@ -14,7 +14,7 @@ from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Invocation, Reactions, TensorDistance
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
 from msprobe.perturb.trees import leaves
@@ -204,7 +204,7 @@ class TorchFramework:
         """See the protocol."""
         return comparing.distance(first, other)
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
+    def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
         """See the protocol."""
         return comparing.compare(own, other, limits)
 
@@ -212,7 +212,7 @@ class TorchFramework:
         """See the protocol."""
         return comparing.compare_with_cpu(own, golden, limit, mean_limit)
 
-    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+    def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
         """See the protocol."""
         return comparing.is_explained(own, other, limits, reactions)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from msprobe.foreign import csv_cells
 from msprobe.paths import create_file, make_folder
-from msprobe.precheck.dispatch.judging import Array, Judgement
+from msprobe.precheck.dispatch.judging import Array, ResultJudgement
 from msprobe.store.tensor_names import safe_file_name
 
 RESULT = ("API name", "Forward Test Success", "Backward Test Success", "Message")
@@ -78,7 +78,7 @@ class ResultRow:
     """One result of one operator on both sides. ``stack``: the line of the program."""
 
     def __init__(
-        self, name: str, judgement: Judgement, device: Array, bench: Array, dtypes: tuple[str, str], stack: str
+        self, name: str, judgement: ResultJudgement, device: Array, bench: Array, dtypes: tuple[str, str], stack: str
     ) -> None:
         self.name = name
         self.judgement = judgement

@@ -9,7 +9,7 @@ import numpy as np
 
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
-from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import ArgumentTensor, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
 from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
 from msprobe.precheck.memory import check_memory
@@ -49,7 +49,7 @@ class OverflowRunner:
 
 def _recorded_overflow(call: ApiCall) -> bool:
     """True for a result with an infinity or NaN. Raises CallError for records that do not say it."""
-    floats = [info for info in flat(call.outputs) if isinstance(info, TensorInfo) and "float" in info.dtype]
+    floats = [info for info in flat(call.outputs) if isinstance(info, ArgumentTensor) and "float" in info.dtype]
     known = [bound for info in floats if info.numel for bound in (info.low, info.high)]
     if any(bound is None for bound in known):
         raise CallError(said("results-without-extremes"))

@@ -16,7 +16,7 @@ from mindspore import mint
 from msprobe.errors import MsprobeError
 from msprobe.foreign.known_words import word_of
 from msprobe.messages import said, text_of
-from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Items, Mapping, Plain, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.domains import domain_of
 from msprobe.precheck.executors import executor_of
@@ -114,7 +114,7 @@ class MindSporeRunner:
         return args, {name: self._made(argument, name, call, wide) for name, argument in call.kwargs.items()}
 
     def _made(self, argument: Argument, path: str, call: ApiCall, wide: bool) -> Any:
-        if isinstance(argument, TensorInfo):
+        if isinstance(argument, ArgumentTensor):
             return self._tensor(argument, path, call, wide)
         if isinstance(argument, Items):
             return tuple(self._made(item, f"{path}.{place}", call, wide) for place, item in enumerate(argument.items))
@@ -122,7 +122,7 @@ class MindSporeRunner:
             return {name: self._made(item, f"{path}.{name}", call, wide) for name, item in argument.items.items()}
         return _plain(argument, path)
 
-    def _tensor(self, info: TensorInfo, path: str, call: ApiCall, wide: bool) -> Any:
+    def _tensor(self, info: ArgumentTensor, path: str, call: ApiCall, wide: bool) -> Any:
         if info.file is not None and self.requests.has_values:
             array = np.array(read_values(self.requests.part.tensor_path(info.file)).array)
         else:
@@ -141,12 +141,12 @@ class MindSporeRunner:
     def _recorded(self, call: ApiCall) -> list[Any] | None:
         """The recorded results; None where they were not."""
         infos = list(flat(call.outputs))
-        if not self.requests.has_values or not all(isinstance(info, TensorInfo) and info.file for info in infos):
+        if not self.requests.has_values or not all(isinstance(info, ArgumentTensor) and info.file for info in infos):
             return None
         return [
             (np.array(read_values(self.requests.part.tensor_path(info.file)).array), info.dtype)
             for info in infos
-            if isinstance(info, TensorInfo) and info.file
+            if isinstance(info, ArgumentTensor) and info.file
         ]
 
 

@@ -26,10 +26,10 @@ from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
+    ArgumentTensor,
     Items,
     Mapping,
     Plain,
-    TensorInfo,
     UnreadableArgumentError,
     tensors_of,
 )
@@ -204,7 +204,7 @@ def _autocast_of(call: ApiCall) -> str | None:
     floats = list(dict.fromkeys(info.dtype for info in given if info.dtype in (*_HALVES, "float32")))
     if len(floats) > 1:
         return next(dtype for dtype in floats if dtype != "float32")
-    results = [info.dtype for info in flat(call.outputs) if isinstance(info, TensorInfo)]
+    results = [info.dtype for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
     if not floats or not results or results[0] == floats[0]:
         return None
     if results[0] in _HALVES:
@@ -243,7 +243,7 @@ class _Maker:
         return nodes
 
     def node(self, argument: Argument, path: str) -> Any:
-        if isinstance(argument, TensorInfo):
+        if isinstance(argument, ArgumentTensor):
             return {"tensor": self._tensor(argument, path)}
         if isinstance(argument, Items):
             return {"items": [self.node(item, f"{path}.{place}") for place, item in enumerate(argument.items)]}
@@ -258,7 +258,7 @@ class _Maker:
             )
         return {"kind": argument.kind, "value": argument.value}
 
-    def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+    def _tensor(self, info: ArgumentTensor, path: str) -> dict[str, Any]:
         if not is_known_dtype(info.dtype):
             raise InvalidInputError(said("argument-type-unknown", self._call.key, path, info.dtype[:80]))
         domain = domain_of(self._call, path, info)
@@ -286,7 +286,7 @@ class _Maker:
             tensor["data"] = base64.b64encode(data).decode()
         return tensor
 
-    def _array(self, info: TensorInfo, path: str, domain: Domain) -> Array:
+    def _array(self, info: ArgumentTensor, path: str, domain: Domain) -> Array:
         if info.file is not None and self._requests.has_values:
             self._read += 1
             return read_values(self._requests.part.tensor_path(info.file)).array
@@ -306,7 +306,7 @@ def _is_tuple(node: Any) -> bool:
     return isinstance(node, dict) and "items" in node and not all(type(item) is int for item in node["items"])
 
 
-def _range(info: TensorInfo, domain: Domain) -> dict[str, Any]:
+def _range(info: ArgumentTensor, domain: Domain) -> dict[str, Any]:
     """Between what a script draws values, and what it makes of them."""
     if domain.low is not None:
         bounds = {"low": domain.low, "high": domain.high}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.reference import eps_of
 
 #: Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
@@ -38,13 +38,13 @@ def draws_for(count: int) -> int:
     return DRAWS if count <= MANY else DRAWS_OF_MANY
 
 
-def row_of_random(name: str, bench: Any, device: Any) -> Judged:
+def row_of_random(name: str, bench: Any, device: Any) -> JudgedResult:
     """The row of a result that is drawn: an error where shape or type differ. It has no shape where there is nothing
     to compare.
     """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        return Judged(name, "pass", said("random-without-tensor"))
-    row = Judged(name, "pass", said("random-by-distribution"), str(bench.dtype), str(device.dtype))
+        return JudgedResult(name, "pass", said("random-without-tensor"))
+    row = JudgedResult(name, "pass", said("random-by-distribution"), str(bench.dtype), str(device.dtype))
     row.shape = tuple(device.shape)
     if bench.shape != device.shape or bench.dtype != device.dtype:
         row.status = "error"
@@ -60,7 +60,7 @@ def judge_distribution(
     device: Any,
     given: Sequence[torch.Tensor] = (),
     tables: Sequence[torch.Tensor] = (),
-) -> Judged:
+) -> JudgedResult:
     """Judge one result by draws of the reference. ``given``: the arguments of its shape; ``tables``: those among whose
     elements a result of whole numbers may choose.
     """

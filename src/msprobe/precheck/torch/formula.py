@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.draws import seed_draws
@@ -33,15 +33,15 @@ _EDGE = 1e-2
 _SECONDS = 20.0
 
 
-def check_formula(name: str, function: Callable[..., Any], inputs: Inputs, seed: int = 1234) -> Judged:
+def check_formula(name: str, function: Callable[..., Any], inputs: Inputs, seed: int = 1234) -> JudgedResult:
     """Compare the backward with finite differences."""
     try:
         return _checked(name, function, inputs, seed)
     except _UnknownError as problem:
-        return Judged(name, "SKIP", said("formula-not-checked", problem))
+        return JudgedResult(name, "SKIP", said("formula-not-checked", problem))
     except (Exception, MemoryError) as problem:
         text = (str(problem).strip().splitlines() or [""])[0]
-        return Judged(name, "SKIP", said("formula-not-checked", f"{type(problem).__name__}: {text[:200]}"))
+        return JudgedResult(name, "SKIP", said("formula-not-checked", f"{type(problem).__name__}: {text[:200]}"))
 
 
 class _UnknownError(Exception):
@@ -88,10 +88,10 @@ class _Sum:
         return torch.randn(result.shape, dtype=result.dtype, generator=generator)
 
 
-def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int) -> Judged:
+def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int) -> JudgedResult:
     paths, leaves = _leaves(inputs)
     if not leaves:
-        return Judged(name, "SKIP", said("no-gradient-required"))
+        return JudgedResult(name, "SKIP", said("no-gradient-required"))
     total = _Sum(function, inputs, paths, name, seed)
     value = total.at(leaves)
     if not value.requires_grad:
@@ -119,7 +119,7 @@ def _leaves(inputs: Inputs) -> tuple[list[str], list[torch.Tensor]]:
 
 def _compared(
     name: str, total: _Sum, paths: Sequence[str], leaves: list[torch.Tensor], gradients: Sequence[torch.Tensor | None]
-) -> Judged:
+) -> JudgedResult:
     count = sum(leaf.numel() for leaf in leaves)
     start, asked, unsure = time.monotonic(), 0, 0
     largest = max(
@@ -138,14 +138,14 @@ def _compared(
                 unsure += 1  # an edge of the function lies within the step
                 continue
             if abs(slope - expected) > max(_ATOL, _RTOL * max(abs(expected), abs(slope))) + 4 * error:
-                return Judged(
+                return JudgedResult(
                     name,
                     "error",
                     said("backward-is-no-derivative", expected, place, path, slope),
                 )
     if asked == unsure:
         raise _UnknownError(said("no-derivative"))
-    return Judged(name, "pass", said("backward-is-derivative"))
+    return JudgedResult(name, "pass", said("backward-is-derivative"))
 
 
 def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tuple[str, torch.Tensor]]:

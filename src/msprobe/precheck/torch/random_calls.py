@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.distribution import draws_for, judge_distribution
 from msprobe.precheck.torch.draws import seed_draws
 from msprobe.precheck.torch.inputs import Inputs
@@ -41,7 +41,7 @@ class RandomCall:
     plain: list[Outcome]
     wide: list[Outcome]
 
-    def rows(self, device: Outcome) -> list[Judged]:
+    def rows(self, device: Outcome) -> list[JudgedResult]:
         """How the results of the candidate are distributed, a row each."""
         return [
             judge_distribution(
@@ -54,7 +54,7 @@ class RandomCall:
             for place, theirs in enumerate(device.outputs[: len(self.plain[0].outputs)])
         ]
 
-    def relation(self, device: Outcome) -> list[Judged]:
+    def relation(self, device: Outcome) -> list[JudgedResult]:
         """What is found by the relation of the first result to an argument; nothing where there is none."""
         result = device.outputs[0] if device.outputs else None
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():

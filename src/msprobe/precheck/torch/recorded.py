@@ -11,7 +11,7 @@ import torch
 
 from msprobe.errors import NotAvailableError
 from msprobe.messages import said
-from msprobe.precheck.arguments import TensorInfo
+from msprobe.precheck.arguments import ArgumentTensor
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.requests import ApiCall, Requests, flat
 from msprobe.precheck.side.trees import leaves_of
@@ -201,8 +201,8 @@ def unknown_gradients(call: ApiCall) -> str:
     """Why recorded gradients cannot be judged by the inputs; empty if they can: the values of all that came in are
     there, one for each result of floats.
     """
-    given = [info for info in flat(call.gradients or ()) if isinstance(info, TensorInfo)]
-    results = [info for info in flat(call.outputs) if isinstance(info, TensorInfo)]
+    given = [info for info in flat(call.gradients or ()) if isinstance(info, ArgumentTensor)]
+    results = [info for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
     floats = [info for info in results if info.dtype.startswith(("float", "bfloat", "complex"))]
     if any(info.file is None and info.numel for info in given):
         return said("gradient-values-missing")
@@ -215,7 +215,7 @@ def other_shapes(call: ApiCall, bench: Outcome) -> str:
     """Why a pass of a module is another computation than was recorded; empty if nothing says."""
     if call.exact:
         return ""
-    recorded = [info.shape for info in flat(call.outputs) if isinstance(info, TensorInfo)]
+    recorded = [info.shape for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
     given = [tuple(output.shape) for output in bench.outputs if isinstance(output, torch.Tensor)]
     if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
         return ""

@@ -108,7 +108,7 @@ def _wide_types(value: Any) -> Any:
 
 
 @dataclass
-class Movement:
+class MeasuredMovement:
     """What disturbed calls show of each result of the reference, by ``output.0`` and the paths of gradients.
 
     ``moved``: how far each element moves. ``elementwise``: results whose elements depend only on what is at the same
@@ -123,13 +123,13 @@ class Movement:
 
 
 def by_name(outcome: Outcome) -> dict[str, Any]:
-    """Results and gradients of a call by the names of :class:`Movement`."""
+    """Results and gradients of a call by the names of :class:`MeasuredMovement`."""
     return {**{f"output.{place}": output for place, output in enumerate(outcome.outputs)}, **outcome.gradients}
 
 
 def disturbed(
     function: Callable[..., Any], inputs: Inputs, reference: Outcome, eps: float, key: str, seed: int
-) -> Movement:
+) -> MeasuredMovement:
     """How far each element of the reference moves when its inputs are off by up to ``eps`` of their size, and what
     else that reports the results.
 
@@ -178,7 +178,7 @@ def disturbed(
                 if not everywhere:
                     add_distance(moved, name, old, new)
                     elementwise.see(name, old, new, touched)
-    return Movement(moved, elementwise.names, taken_over.places)
+    return MeasuredMovement(moved, elementwise.names, taken_over.places)
 
 
 def add_distances(moved: dict[str, Any], reference: Outcome, again: Outcome) -> None:

@@ -15,7 +15,7 @@ from msprobe.foreign.opening import file_bytes
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, hold
 from msprobe.rollout.responses import Response, Responses, read_responses
 from msprobe.rollout.torch.recorded import ModuleCall, RowOrigins
-from msprobe.rollout.torch.routing import Choices
+from msprobe.rollout.torch.routing import ExpertChoices
 from msprobe.rollout.torch.trainer import Trainer
 
 _MOST_LOGITS = 1 << 26
@@ -70,7 +70,7 @@ class Answers:
         """Were there log-probs, and all of them those of the logits that were recorded?"""
         return not self._is_written or (bool(self._away) and max(self._away) <= ROUNDING_OF_FLOAT32)
 
-    def contract(self, trainer: Trainer, choices: Choices) -> Contract | None:
+    def contract(self, trainer: Trainer, choices: ExpertChoices) -> Contract | None:
         """The engine's log-probs against the trainer's for the same tokens; None where there are none."""
         engine = self._engine()
         if engine is None:

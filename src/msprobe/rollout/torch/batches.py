@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from msprobe.rollout.engine_file import Engine, Module
+from msprobe.rollout.engine_file import Engine, EngineModule
 from msprobe.rollout.torch.digests import row_digests
 
 _POSITIONS = ("position_ids", "positions")
@@ -123,7 +123,7 @@ def modules_of(parameters: Mapping[str, Mapping[str, Any]]) -> Engine:
     return Engine(
         {},
         {
-            path: Module(
+            path: EngineModule(
                 weights={name: row_digests(tensor) for name, tensor in tensors.items()},
                 dtypes={name: str(tensor.dtype) for name, tensor in tensors.items()},
             )

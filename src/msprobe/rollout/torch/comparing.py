@@ -11,14 +11,14 @@ import torch
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.rollout.compared import Operator, RolloutAnswer
+from msprobe.rollout.compared import ComparedOperator, RolloutAnswer
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, RolloutFinding
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.answers import Answers
 from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
-from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
+from msprobe.rollout.torch.measuring import UNITS, Container, JudgedModule, NotKnown
 from msprobe.rollout.torch.operators import Operators, settings_that_differ
 from msprobe.rollout.torch.recorded import LOGITS, ModuleCall, RowOrigins, calls, engine_of, passes_of, type_of
 from msprobe.rollout.torch.trainer import Trainer, load
@@ -96,9 +96,9 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
     return done
 
 
-def _count(done: RolloutAnswer, judged: Judged) -> None:
+def _count(done: RolloutAnswer, judged: JudgedModule) -> None:
     """Add a call to the table of its module."""
-    line = done.operators.setdefault(judged.path, Operator())
+    line = done.operators.setdefault(judged.path, ComparedOperator())
     line.calls += 1
     line.rows += len(judged.rows) - sum(judged.skipped.values())
     line.skipped += sum(judged.skipped.values())
@@ -108,7 +108,9 @@ def _count(done: RolloutAnswer, judged: Judged) -> None:
     line.add(judged.bits, (judged.engine.units, judged.engine.bias), (judged.trainer.units, judged.trainer.bias))
 
 
-def _finding(judged: Judged, call: ModuleCall, engine: Engine, trainer: Trainer, answers: Answers) -> RolloutFinding:
+def _finding(
+    judged: JudgedModule, call: ModuleCall, engine: Engine, trainer: Trainer, answers: Answers
+) -> RolloutFinding:
     rows = judged.wrong
     first = int(rows[0])
     requests, positions = call.requests, call.positions
@@ -163,7 +165,7 @@ def _inputs(passes: Sequence[RowOrigins], tokens: Mapping[str, Sequence[int]]) -
     return []
 
 
-def _scaled(operators: Mapping[str, Operator]) -> list[RolloutFinding]:
+def _scaled(operators: Mapping[str, ComparedOperator]) -> list[RolloutFinding]:
     """Norms whose rows are within their limits, and scaled as a whole by more than rounding does."""
     return [
         RolloutFinding("operator-scales-rows", (), {"module": path, "rows": line.rows, "times": line.scaled})
@@ -172,7 +174,7 @@ def _scaled(operators: Mapping[str, Operator]) -> list[RolloutFinding]:
     ]
 
 
-def _is_base(judged: Judged, call: ModuleCall, trainer: Trainer) -> bool:
+def _is_base(judged: JudgedModule, call: ModuleCall, trainer: Trainer) -> bool:
     """Are the wrong rows those of the layer without its adapter?"""
     given = next((tensor for tensor in call.given if tensor is not None), None)
     base = None
@@ -187,7 +189,7 @@ def _is_base(judged: Judged, call: ModuleCall, trainer: Trainer) -> bool:
     return bool((away / size / UNITS[result.dtype] <= judged.limits[rows].max()).all())
 
 
-def _ordered(findings: list[RolloutFinding], operators: Mapping[str, Operator]) -> list[RolloutFinding]:
+def _ordered(findings: list[RolloutFinding], operators: Mapping[str, ComparedOperator]) -> list[RolloutFinding]:
     """Weights first, but for those of a layer that is wrong in some rows alone.
 
     A packed weight is read through its layer: where most results agree with the trainer's weight, the layer is wrong.

@@ -62,7 +62,7 @@ class SideErrors:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedModule:
     """A call of the engine. ``rows``: units of each row; ``limits``: beyond its own a row is wrong.
 
     ``bits``: the share of elements that equal the trainer's operator in the engine's type. ``engine``, ``trainer``:
@@ -105,7 +105,7 @@ def measured(
     own: Sequence[Any],
     rows: JudgedRows,
     kind_of: str = "",
-) -> Judged:
+) -> JudgedModule:
     """Compare the engine's results with the truth (float64) and with the trainer's own. Raises NotKnown.
 
     ``kind_of``: ``norm`` or ``activation``, whose rows and elements are looked at more closely in half types.
@@ -142,7 +142,7 @@ def measured(
         limits = limits + rows.widened
     is_norm = kind_of == "norm" and kind in _HALF
     squares = [float(np.square(slope / usual_slopes[0]).sum()) if is_norm else 0.0 for slope in slopes[0]]
-    return Judged(
+    return JudgedModule(
         path,
         call,
         mine,

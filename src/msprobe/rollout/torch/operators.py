@@ -18,8 +18,8 @@ import torch
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
-from msprobe.rollout.torch.measuring import Container, Judged, JudgedRows, NotKnown, measured
-from msprobe.rollout.torch.routing import Choices
+from msprobe.rollout.torch.measuring import Container, JudgedModule, JudgedRows, NotKnown, measured
+from msprobe.rollout.torch.routing import ExpertChoices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
@@ -34,7 +34,7 @@ class Operators:
     def __init__(self, trainer: Trainer, tokens: Mapping[str, Sequence[int]] | None = None) -> None:
         self.trainer = trainer
         self._attention = Attention(trainer, tokens or {})
-        self.choices = Choices(trainer)
+        self.choices = ExpertChoices(trainer)
         self._wide: dict[int, Any] = {}
 
     def judge(
@@ -45,7 +45,7 @@ class Operators:
         results: Sequence[Any],
         requests: Sequence[str],
         positions: Any,
-    ) -> Judged:
+    ) -> JudgedModule:
         """Judge one call. ``given`` and ``results``: tensors or None. Raises NotKnown."""
         try:
             return self._judge(path, call, given, results, requests, positions)
@@ -62,7 +62,7 @@ class Operators:
         results: Sequence[Any],
         requests: Sequence[str],
         positions: Any,
-    ) -> Judged:
+    ) -> JudgedModule:
         name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
         if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):

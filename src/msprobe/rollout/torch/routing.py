@@ -14,7 +14,7 @@ from msprobe.rollout.torch.measuring import NotKnown
 from msprobe.rollout.torch.trainer import Trainer
 
 
-class Choices:
+class ExpertChoices:
     """The engine's: (request, position) -> path of the experts -> numbers of those chosen."""
 
     def __init__(self, trainer: Trainer) -> None:

@@ -13,7 +13,7 @@ import xxhash
 from msprobe.coverage import NotRead
 from msprobe.messages import said
 from msprobe.rollout.contract import RolloutFinding
-from msprobe.rollout.engine_file import Module
+from msprobe.rollout.engine_file import EngineModule
 from msprobe.rollout.layout import MatrixPiece, pieces
 from msprobe.rollout.torch.digests import row_digests, set_digests
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
@@ -55,7 +55,7 @@ class _Held:
 
 
 def hold_weights(
-    modules: Mapping[str, Module], trainer: TrainerWeights, before: Sequence[EarlierWeights] = ()
+    modules: Mapping[str, EngineModule], trainer: TrainerWeights, before: Sequence[EarlierWeights] = ()
 ) -> tuple[list[RolloutFinding], int, list[NotRead]]:
     """Findings, how many weights are equal, and what nobody could compare.
 
@@ -85,7 +85,7 @@ def hold_weights(
     return findings, equal, not_read
 
 
-def _held(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights) -> _Held | None:
+def _held(path: str, name: str, digests: list[int], module: EngineModule, trainer: TrainerWeights) -> _Held | None:
     stem, _, number = name.partition(".")
     parts = trainer.parts(path)
     if stem in ("lora_a", "lora_b") and number.isdigit():
@@ -109,14 +109,16 @@ def _held(path: str, name: str, digests: list[int], module: Module, trainer: Tra
     return _Held(path, name, digests, kind, names, cut, blocks)
 
 
-def _is_same_set(held: _Held, module: Module, trainer: TrainerWeights) -> bool:
+def _is_same_set(held: _Held, module: EngineModule, trainer: TrainerWeights) -> bool:
     """Are the numbers of each expert the trainer's, in the order in which a kernel packs them?"""
     tensor = trainer.tensor(held.names[0]) if len(held.names) == 1 else None
     digest = module.sets.get(held.name)
     return tensor is not None and digest is not None and tensor.dim() > 2 and digest == set_digests(tensor, held.kind)
 
 
-def _adapter(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights, own: str) -> _Held:
+def _adapter(
+    path: str, name: str, digests: list[int], module: EngineModule, trainer: TrainerWeights, own: str
+) -> _Held:
     """An adapter's matrix: the engine has room for a larger rank, which is filled with zeros."""
     kind = _kind(module.dtypes.get(name, ""))
     tensor = trainer.tensor(own)

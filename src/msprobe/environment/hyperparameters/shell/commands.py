@@ -15,7 +15,7 @@ _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
 @dataclass
-class Command:
+class ShellCommand:
     """A simple command: its words as they are written."""
 
     words: list[str]
@@ -25,7 +25,7 @@ class Command:
 
 
 @dataclass
-class Joined:
+class JoinedCommands:
     """Commands with ``&&``, ``||`` and ``|`` between them: ``joins[i]`` stands before ``parts[i + 1]``."""
 
     parts: list[Node]
@@ -65,7 +65,7 @@ class Cases:
 
 
 @dataclass
-class Group:
+class ShellGroup:
     """``{ ... }`` or ``( ... )``, which keeps its variables for itself."""
 
     body: list[Node]
@@ -73,14 +73,14 @@ class Group:
 
 
 @dataclass
-class Function:
+class ShellFunction:
     """A function's name and body."""
 
     name: str
     body: list[Node]
 
 
-Node = Command | Joined | Branches | Loop | Cases | Group | Function
+Node = ShellCommand | JoinedCommands | Branches | Loop | Cases | ShellGroup | ShellFunction
 
 
 def commands_of(text: str) -> list[Node]:
@@ -160,7 +160,7 @@ class _Parser:
                 joins.pop()
                 break
             parts.append(following)
-        return Joined(parts, joins, is_negated) if joins or is_negated else first
+        return JoinedCommands(parts, joins, is_negated) if joins or is_negated else first
 
     def single(self) -> Node | None:
         token = self.peek()
@@ -188,12 +188,12 @@ class _Parser:
         self.place += 1
         body = self.list_until(frozenset())
         self.place += self.is_operator(")")
-        return Group(body, is_apart=True)
+        return ShellGroup(body, is_apart=True)
 
     def group(self) -> Node:
         body = self.list_until(frozenset({"}"}))
         self.take_word("}")
-        return Group(body)
+        return ShellGroup(body)
 
     def branches(self) -> Node:
         line = self.tokens[self.place - 1].line
@@ -267,7 +267,7 @@ class _Parser:
         while self.is_operator("(", ")", "\n"):
             self.place += 1
         body = self.single()
-        return Function(name, [] if body is None else [body])
+        return ShellFunction(name, [] if body is None else [body])
 
     def simple(self) -> Node:
         line = self.tokens[self.place].line
@@ -288,4 +288,4 @@ class _Parser:
         following = self.tokens[self.place + 1 : self.place + 2]
         if len(words) == 1 and self.is_operator("(") and following and following[0].text == ")":
             return self.function(words[0])
-        return Command(words or [":"], line, document)
+        return ShellCommand(words or [":"], line, document)

@@ -16,12 +16,12 @@ from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError
 from msprobe.environment.hyperparameters.shell.commands import (
     Branches,
     Cases,
-    Command,
-    Function,
-    Group,
-    Joined,
+    JoinedCommands,
     Loop,
     Node,
+    ShellCommand,
+    ShellFunction,
+    ShellGroup,
     commands_of,
 )
 from msprobe.environment.hyperparameters.shell.conditions import is_true, opposite
@@ -66,7 +66,7 @@ class Called:
 
 
 @dataclass
-class Followed:
+class FollowedScript:
     """What a script does: the commands it runs, the variables it exports, and notes for people."""
 
     called: list[Called] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Followed:
     notes: list[str] = field(default_factory=list)
 
 
-def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
+def follow(text: str, path: str, arguments: Sequence[str] = ()) -> FollowedScript:
     """What the script ``text`` of the file ``path`` would run if it is called with ``arguments``."""
     follower = _Follower(os.path.abspath(path))
     follower.variables.arguments = [path, *arguments]
@@ -91,7 +91,7 @@ class _Follower:
     def __init__(self, path: str) -> None:
         self.path = path
         self.variables = Variables()
-        self.followed = Followed()
+        self.followed = FollowedScript()
         self.functions: dict[str, list[Node]] = {}
         self.steps, self.depth = 0, 0
         #: How many letters of scripts may still be read.
@@ -122,9 +122,9 @@ class _Follower:
         return status
 
     def node(self, node: Node) -> bool | None:
-        if isinstance(node, Command):
+        if isinstance(node, ShellCommand):
             return self.command(node)
-        if isinstance(node, Joined):
+        if isinstance(node, JoinedCommands):
             return self.joined(node)
         if isinstance(node, Branches):
             return self.branches(node)
@@ -132,12 +132,12 @@ class _Follower:
             return self.loop(node)
         if isinstance(node, Cases):
             return self.cases(node)
-        if isinstance(node, Function):
+        if isinstance(node, ShellFunction):
             self.functions[node.name] = node.body
             return True
         return self.group(node)
 
-    def group(self, node: Group) -> bool | None:
+    def group(self, node: ShellGroup) -> bool | None:
         if not node.is_apart:
             return self.run(node.body)
         kept = dict(self.variables.values)
@@ -145,7 +145,7 @@ class _Follower:
         self.variables.values = kept
         return status
 
-    def joined(self, node: Joined) -> bool | None:
+    def joined(self, node: JoinedCommands) -> bool | None:
         status = self.node(node.parts[0])
         for join, part in zip(node.joins, node.parts[1:], strict=True):
             if join == "&&":
@@ -192,7 +192,7 @@ class _Follower:
     def cases(self, node: Cases) -> bool | None:
         word = as_one_text(node.word, self.variables)
         value = "" if UNSET in word else word
-        chosen = Command(["[[", "x", "==", "x", "]]"], 0)
+        chosen = ShellCommand(["[[", "x", "==", "x", "]]"], 0)
         held = Variables(
             {**self.variables.values, "_case": value},
             self.variables.arguments,
@@ -212,7 +212,7 @@ class _Follower:
 
     # ---- commands
 
-    def command(self, node: Command) -> bool | None:
+    def command(self, node: ShellCommand) -> bool | None:
         words = list(node.words)
         if words[0] in _TESTS or words[0].startswith("(("):
             return self.test(words)
@@ -291,8 +291,8 @@ class _Follower:
             return None
         nodes = commands_of(text)
         for node in nodes:
-            for command in node.parts if isinstance(node, Joined) else [node]:
-                if isinstance(command, Command):
+            for command in node.parts if isinstance(node, JoinedCommands) else [node]:
+                if isinstance(command, ShellCommand):
                     command.line = line
         return self.run(nodes)
 
@@ -436,12 +436,12 @@ def _launches(nodes: list[Node]) -> bool:
 
 
 def _may_launch(node: Node) -> bool:
-    if isinstance(node, Command):
+    if isinstance(node, ShellCommand):
         if _ASSIGNMENT.fullmatch(node.words[0]) or node.words[0] == "echo":
             return False
         return bool(_LAUNCH.search(" ".join(node.words)))
-    if isinstance(node, Joined):
+    if isinstance(node, JoinedCommands):
         return _launches(node.parts)
     if isinstance(node, Branches):
         return any(_launches(body) for _, body in node.branches)
-    return isinstance(node, (Group, Loop)) and _launches(node.body)
+    return isinstance(node, (ShellGroup, Loop)) and _launches(node.body)
