@@ -96,8 +96,8 @@ from pathlib import Path
 from unit.monitor.runs import begun, gradients
 from msprobe.monitor.sinks.wandb import WandbSink
 from msprobe.monitor.trend_reading import dtypes_of, read_trend
-from msprobe.monitor.writer import Writer
-writer = Writer(begun(Path(sys.argv[1])), [WandbSink()])
+from msprobe.monitor.writer import MonitorWriter
+writer = MonitorWriter(begun(Path(sys.argv[1])), [WandbSink()])
 for step in range(3):
     writer.put(gradients(step, scalars={"loss": 0.5}))
 writer.close()

@@ -207,8 +207,8 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from unit.monitor.runs import begun, gradients
 from msprobe.monitor.sinks.csv import CsvSink
-from msprobe.monitor.writer import Writer
-writer = Writer(begun(Path(sys.argv[1]), steps_per_file=1000000), [CsvSink()])
+from msprobe.monitor.writer import MonitorWriter
+writer = MonitorWriter(begun(Path(sys.argv[1]), steps_per_file=1000000), [CsvSink()])
 for step in range(int(sys.argv[3])):
     writer.put(gradients(step))
     if step == 200:
