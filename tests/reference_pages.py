@@ -138,7 +138,9 @@ def _head(columns: Sequence[str]) -> str:
 def _statuses(place: int) -> Iterator[str]:
     yield _head(_STATUSES[place])
     for one in commands.COMMANDS.values():
-        said = " | ".join(_cell(in_language(text, _LANGUAGES[place])) for text in (one.clean, one.found, one.could_not))
+        said = " | ".join(
+            _cell(in_language(text, _LANGUAGES[place])) for text in (one.clean, one.on_findings, one.could_not)
+        )
         yield f"| [`{one.name}`](#{_anchor(one.name)}) | {said} |"
 
 

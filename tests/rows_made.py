@@ -32,7 +32,7 @@ def row_of(values: Any) -> TensorRow:
 
 
 def numbers_of(row: TensorRow | None) -> Numbers | None:
-    """A row as :meth:`msprobe.store.rows.Rows.numbers` gives it."""
+    """A row as :meth:`msprobe.store.rows.StoredRows.numbers` gives it."""
     if row is None or any(map(math.isnan, row.signed)):
         return None
     return row.sum, row.squares, row.signed, row.blocks, row.max, row.min, row.zero, row.left_out

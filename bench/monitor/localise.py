@@ -28,7 +28,7 @@ from model import Transformer
 
 from msprobe.monitor.files import begin
 from msprobe.monitor.locate import first_bad_step
-from msprobe.monitor.measurements import Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Row, StepMetrics
 from msprobe.monitor.sketch import FILE_NAME, SketchSink, read_sketches
 
 SAMPLES, LENGTH, VOCABULARY, RATE = 16, 16, 100, 1e-3
@@ -161,7 +161,7 @@ def batch_of(step: int) -> torch.Tensor:
 
 def recorded(base: Path, training: Training) -> Path:
     """Train, and keep the sketches; their file."""
-    run = begin(Run(str(base), 0, 1, time.time(), "pytorch", 1, None, {}))
+    run = begin(MonitorRun(str(base), 0, 1, time.time(), "pytorch", 1, None, {}))
     sink = SketchSink()
     sink.open(run)
     for metrics in training.metrics():

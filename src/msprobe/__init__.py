@@ -50,8 +50,8 @@ def __getattr__(name: str) -> object:
     if name == "compare":
         # The sub-package of this name can be called; it would take the place of a function as soon as it is imported.
         return importlib.import_module("msprobe.compare")
-    found: object = getattr(importlib.import_module("msprobe.results"), _RESULTS[name])
-    return found
+    result: object = getattr(importlib.import_module("msprobe.results"), _RESULTS[name])
+    return result
 
 
 def __dir__() -> list[str]:

@@ -48,31 +48,31 @@ class Coverage:
         """``Not compared: WHAT (WHY); ...``, or an empty text where nothing was passed over."""
         if not self.not_read:
             return ""
-        shown: list[str] = [_shortened(one) for one in self.not_read[:_SHOWN]]
+        shown: list[str] = [_shortened(not_read) for not_read in self.not_read[:_SHOWN]]
         if len(self.not_read) > _SHOWN:
             shown.append(said("and-so-many-more", len(self.not_read) - _SHOWN))
         return said("not-done-with", said(f"done-{verb}"), joined("; ", shown))
 
-    def status(self, found: bool) -> int:
+    def status(self, has_findings: bool) -> int:
         """The exit status: 1 where something was found, 2 where nothing was and not all was read, else 0."""
-        return 1 if found else 0 if self.is_complete else INCOMPLETE_STATUS
+        return 1 if has_findings else 0 if self.is_complete else INCOMPLETE_STATUS
 
     def as_json(self) -> dict[str, Any]:
         """For files: ``{"complete", "read": {word: count}, "not_read": [{"what", "why"}]}``."""
         return {
             "complete": self.is_complete,
             "read": dict(self.read),
-            "not_read": [{"what": one.what, "why": one.why} for one in self.not_read],
+            "not_read": [{"what": entry.what, "why": entry.why} for entry in self.not_read],
         }
 
 
-def _shortened(one: NotRead) -> str:
-    return str(one)[:_LONGEST] if len(str(one)) > _LONGEST else Wording("{} ({})", one.what, one.why)
+def _shortened(entry: NotRead) -> str:
+    return str(entry)[:_LONGEST] if len(str(entry)) > _LONGEST else Wording("{} ({})", entry.what, entry.why)
 
 
 def coverage_from_json(content: Mapping[str, Any]) -> Coverage:
     """What :meth:`Coverage.as_json` was made of."""
-    return Coverage(content["read"], tuple(NotRead(one["what"], one["why"]) for one in content["not_read"]))
+    return Coverage(content["read"], tuple(NotRead(entry["what"], entry["why"]) for entry in content["not_read"]))
 
 
 def together(parts: Iterable[Coverage]) -> Coverage:

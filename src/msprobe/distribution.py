@@ -98,29 +98,29 @@ def shared_files(name: str, folders: Iterable[str] | None = None) -> list[str]:
 
 def damaged_files(folders: Iterable[str] | None = None) -> list[str]:
     """Files of this package that are missing, or of a different size than was installed."""
-    found = []
+    damaged = []
     for file, (folder, size) in _recorded(NAME, folders).items():
         try:
             now = os.stat(os.path.join(folder, file)).st_size
         except OSError:
-            found.append(file)
+            damaged.append(file)
             continue
         is_own = file.startswith("msprobe/") and not file.endswith(".pyc")
         if is_own and size.isdecimal() and now != int(size):
-            found.append(file)
-    return sorted(file for file in found if not file.endswith(".pyc"))
+            damaged.append(file)
+    return sorted(file for file in damaged if not file.endswith(".pyc"))
 
 
 def _recorded(name: str, folders: Iterable[str] | None) -> dict[str, tuple[str, str]]:
     """The files that were installed with a distribution: for each its folder of packages, and its size as text."""
-    found: dict[str, tuple[str, str]] = {}
+    recorded: dict[str, tuple[str, str]] = {}
     for folder in _places(folders):
         for entry, there in _distributions_in(folder):
             if there == name:
                 for row in csv.reader(_text(os.path.join(folder, entry), "RECORD", _MOST_RECORD_BYTES).splitlines()):
                     if len(row) == 3:
-                        found.setdefault(row[0], (folder, row[2]))
-    return found
+                        recorded.setdefault(row[0], (folder, row[2]))
+    return recorded
 
 
 def _places(folders: Iterable[str] | None) -> list[str]:
@@ -135,9 +135,9 @@ def _distributions_in(folder: str) -> Iterator[tuple[str, str]]:
     except OSError:
         return
     for entry in names:
-        found = _METADATA_FOLDER.fullmatch(entry)
-        if found is not None:
-            yield entry, re.sub(r"[-_.]+", "-", found["name"]).lower()
+        match = _METADATA_FOLDER.fullmatch(entry)
+        if match is not None:
+            yield entry, re.sub(r"[-_.]+", "-", match["name"]).lower()
 
 
 def _sharers_in(folder: str) -> Iterator[str]:

@@ -84,13 +84,13 @@ def guarded(function: _Function) -> _Function:
 
 
 # An error of the program's that we have met in its place, and that is on its way to it.
-_of_program: BaseException | None = None
+_program_error: BaseException | None = None
 
 
 def hand_to_program(error: BaseException | None) -> None:
     """``error``, which is raised next, is one of the program's own and passes :func:`answers_user`. None: it has."""
-    global _of_program
-    _of_program = error
+    global _program_error
+    _program_error = error
 
 
 def answers_user(function: _Function) -> _Function:
@@ -105,7 +105,7 @@ def answers_user(function: _Function) -> _Function:
         except MsprobeError:
             raise
         except Exception as error:
-            if error is _of_program:
+            if error is _program_error:
                 hand_to_program(None)  # it would keep the frames of the program
                 raise
             report(name_of(function), error)
@@ -117,7 +117,7 @@ def answers_user(function: _Function) -> _Function:
 def name_of(work: Any) -> str:
     """What ``work`` is called in the log."""
     try:
-        found = getattr(work, "__func__", work)
-        return str(getattr(found, "__qualname__", "work")).rpartition("<locals>.")[2]
+        function = getattr(work, "__func__", work)
+        return str(getattr(function, "__qualname__", "work")).rpartition("<locals>.")[2]
     except Exception:
         return "work"

@@ -81,10 +81,10 @@ def create_folder(path: StrPath) -> bool:
                     raise
                 missing.append(parent)
     except (FileExistsError, NotADirectoryError) as problem:
-        found = missing[0]
-        while found and not os.path.lexists(found):
-            found = os.path.dirname(found)
-        raise PathError(said("parent-is-no-folder", _shown(folder), _shown(found or folder))) from problem
+        existing = missing[0]
+        while existing and not os.path.lexists(existing):
+            existing = os.path.dirname(existing)
+        raise PathError(said("parent-is-no-folder", _shown(folder), _shown(existing or folder))) from problem
     except OSError as problem:
         raise PathError(said("folder-not-created", _shown(folder), reason_of(problem))) from problem
     return created
@@ -223,7 +223,7 @@ def like(file: Path) -> Path | None:
 
     close = difflib.get_close_matches(missing.name, names, n=20, cutoff=0.6)
     likely = sorted((name for name in close if likeness(name) >= 0.6), key=likeness, reverse=True)
-    return next((found for name in likely[:5] if os.path.isfile(found := missing.parent / name / rest)), None)
+    return next((near for name in likely[:5] if os.path.isfile(near := missing.parent / name / rest)), None)
 
 
 _OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))

@@ -44,7 +44,7 @@ _LIKE_THE_WHOLE = 0.5
 _LEAST_SHARED = 4
 
 
-class Limits(NamedTuple):
+class SignedLimits(NamedTuple):
     """Up to how many epsilons of the type a slope or bias passes, and up to how many it is a warning: of a whole
     result, and of a part. ``moved``: how far an element, or those that share a rounding, may be off where rounding of
     the arguments moves them by one.
@@ -59,10 +59,10 @@ class Limits(NamedTuple):
 
 #: Kernels of half types compute in single precision and round once; healthy ones of PyTorch's samples have slopes below
 #: 0.5 % in bfloat16. Those of single precision approximate functions and add up in their own type.
-OF_HALVES = Limits(0.64, 1.15, 2.56, 2.56, 0.5)
-OF_SINGLES = Limits(4.0, 8.0, 16.0, 24.0, 4.0)
+OF_HALVES = SignedLimits(0.64, 1.15, 2.56, 2.56, 0.5)
+OF_SINGLES = SignedLimits(4.0, 8.0, 16.0, 24.0, 4.0)
 #: The reference is of the same type.
-OF_DOUBLES = Limits(16.0, 32.0, 64.0, 96.0, 4.0)
+OF_DOUBLES = SignedLimits(16.0, 32.0, 64.0, 96.0, 4.0)
 
 
 class SignedErrors(NamedTuple):
@@ -77,7 +77,7 @@ class SignedErrors(NamedTuple):
     standard_error: float = math.inf
 
 
-class Fit(NamedTuple):
+class SlopeFit(NamedTuple):
     """A slope or bias with its standard error."""
 
     size: float
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
         return abs(self.size) / self.standard_error if self.standard_error else math.inf
 
 
-def limits_of(epsilon: float) -> Limits:
+def limits_of(epsilon: float) -> SignedLimits:
     """The limits for a type, by its distance of 1 to the next number."""
     if epsilon >= 2.0**-10:
         return OF_HALVES
@@ -141,13 +141,13 @@ def judge_signed(result: CheckedResult) -> SignedErrors:
     beyond = math.copysign(max(0.0, abs(fit.size) - allowed), fit.size)
     if abs(beyond) > least and fit.certainty > STANDARD_ERRORS:
         strength = abs(beyond) / max(epsilon * limits.whole_error, 2 * least)
-        found = SignedErrors(
-            _status(strength), _of_slope(fit, said("whole-result")), strength, beyond, fit.standard_error
+        judged = SignedErrors(
+            _status(strength), _slope_message(fit, said("whole-result")), strength, beyond, fit.standard_error
         )
     else:
-        found = SignedErrors("pass", "", 0.0, beyond, fit.standard_error)
-    if count < LEAST_ELEMENTS or found.strength > 1:
-        return found
+        judged = SignedErrors("pass", "", 0.0, beyond, fit.standard_error)
+    if count < LEAST_ELEMENTS or judged.strength > 1:
+        return judged
     size = float((reference * reference).sum() / count) ** 0.5
     # What rounding of the arguments moves far may be off by as much.
     spread = max(epsilon * size, limits.moved * float((scale * scale).sum() / count) ** 0.5)
@@ -155,11 +155,11 @@ def judge_signed(result: CheckedResult) -> SignedErrors:
     allowed = 0.0 if own is None else abs(float(own.sum()) / count)
     if abs(bias.size) > limits.whole * spread + allowed and bias.certainty > STANDARD_ERRORS:
         strength = (abs(bias.size) - allowed) / (limits.whole_error * spread)
-        if strength > found.strength:
-            message = _of_bias(bias, size, said("each-element"))
-            found = found._replace(status=_status(strength), message=message, strength=strength)
-    if found.strength > 1:
-        return found
+        if strength > judged.strength:
+            message = _bias_message(bias, size, said("each-element"))
+            judged = judged._replace(status=_status(strength), message=message, strength=strength)
+    if judged.strength > 1:
+        return judged
     parts = _Parts(result, limits, products, squares, spread, size, shared, moved)
     for group in divisions_of(reference.shape):
         parts.judge(group)
@@ -167,13 +167,13 @@ def judge_signed(result: CheckedResult) -> SignedErrors:
             break
     if parts.strength <= 1:
         parts.judge_signs()
-    if not found.strength and not parts.strength:
+    if not judged.strength and not parts.strength:
         least = max(_LEAST_FACTOR * epsilon, shared / sharing**0.5)
-        return found._replace(**(_rounded_one_way(result) or _one_factor(result, moved, least)))
+        return judged._replace(**(_rounded_one_way(result) or _one_factor(result, moved, least)))
     # What is off everywhere is said of the whole, unless a part is so much further off that it is an error.
-    if parts.strength > (1 if found.strength else 0):
-        return found._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
-    return found
+    if parts.strength > (1 if judged.strength else 0):
+        return judged._replace(status=_status(parts.strength), message=parts.message, strength=parts.strength)
+    return judged
 
 
 def _rounded_one_way(result: CheckedResult) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _rounded_one_way(result: CheckedResult) -> dict[str, Any]:
     """
     # Of a large result some elements say it, here and there.
     every = math.prod(result.reference.shape) // _LOOKED_AT | 1
-    reference, errors, units = (one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units))
+    reference, errors, units = (array.reshape(-1)[::every] for array in (result.reference, result.errors, result.units))
     there = reference != 0
     reference, errors = reference[there], errors[there] / units[there]
     sizes, signs = abs(errors), (reference > 0) * 2.0 - 1.0
@@ -192,16 +192,16 @@ def _rounded_one_way(result: CheckedResult) -> dict[str, Any]:
         return {}
     if len(set(reference[far].tolist())) < LEAST_ELEMENTS:
         return {}  # what is equal is rounded alike
-    ways = {
+    conditions = {
         "way-toward-zero": errors * signs < 0,
         "way-from-zero": errors * signs > 0,
         "way-down": errors < 0,
         "way-up": errors > 0,
     }
-    for way, there in ways.items():
+    for name, there in conditions.items():
         # A factor that is rounded itself moves all one way, too, but leaves some on the other side.
         if int(((sizes > _BETWEEN) * ~there).sum()) <= _MOST_OTHERS * every:
-            message = said("rounded-one-way", 100 * count / every, said(way))
+            message = said("rounded-one-way", 100 * count / every, said(name))
             return {"status": "Warning", "message": message, "strength": _WARNS}
     return {}
 
@@ -214,13 +214,14 @@ def _one_factor(result: CheckedResult, moved: float, least: float) -> dict[str, 
         return {}
     every = math.prod(result.reference.shape) // (4 * _LOOKED_AT) | 1
     columns = [
-        one.reshape(-1)[::every] for one in (result.reference, result.errors, result.units, result.scale, result.own)
+        array.reshape(-1)[::every]
+        for array in (result.reference, result.errors, result.units, result.scale, result.own)
     ]
     # What is equal is rounded alike, and counts once.
     chosen = list({value: place for place, value in enumerate(columns[0].tolist()) if value}.values())
     if len(chosen) < FEW:
         return {}
-    reference, errors, units, scale, own = (one[chosen] for one in columns)
+    reference, errors, units, scale, own = (array[chosen] for array in columns)
     fit, ordinary = slope_of(reference, errors, units, scale, moved), slope_of(reference, own, units, scale, moved)
     beyond = abs(fit.size) - abs(ordinary.size)
     if beyond <= least or beyond <= _SURE_OF_FACTOR * fit.standard_error:
@@ -229,21 +230,21 @@ def _one_factor(result: CheckedResult, moved: float, least: float) -> dict[str, 
     order = sorted(range(len(chosen)), key=sizes.tolist().__getitem__)
     each = len(chosen) // _PARTS_ALIKE
     places = [list(range(n * each, (n + 1) * each)) for n in range(_PARTS_ALIKE)]
-    parts = [*places, *([order[n] for n in one] for one in places), reference > 0, reference < 0]
+    parts = [*places, *([order[n] for n in order_of_place] for order_of_place in places), reference > 0, reference < 0]
     for part in parts:
         arrays = (reference[part], errors[part], units[part], scale[part])
         if math.prod(arrays[0].shape) >= LEAST_ELEMENTS:
-            one = slope_of(*arrays, moved)
-            if abs(one.size - fit.size) > _LIKE_THE_WHOLE * abs(fit.size) + 3 * one.standard_error:
+            slope = slope_of(*arrays, moved)
+            if abs(slope.size - fit.size) > _LIKE_THE_WHOLE * abs(fit.size) + 3 * slope.standard_error:
                 return {}
-    return {"status": "Warning", "message": _of_slope(fit, said("whole-result")), "strength": _WARNS}
+    return {"status": "Warning", "message": _slope_message(fit, said("whole-result")), "strength": _WARNS}
 
 
 def _status(strength: float) -> str:
     return "error" if strength > 1 else "Warning"
 
 
-def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) -> SlopeFit:
     """The slope of errors against references, of arrays of one shape.
 
     It is that of which both the elements in their scales and those in their sizes are sure: the smaller of the two, 0
@@ -257,7 +258,7 @@ def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) 
     squares = x * x
     total = float(squares.sum())
     if total <= 0:
-        return Fit(0.0, math.inf)
+        return SlopeFit(0.0, math.inf)
     slope = float((x * t).sum()) / total
     plain = float((reference * errors).sum()) / float((reference * reference).sum())
     residuals = x * (t - slope * x)
@@ -274,7 +275,7 @@ def slope_of(reference: Any, errors: Any, units: Any, scale: Any, moved: float) 
             sums = residuals.sum(axis=others) if others else residuals
             least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
     size = 0.0 if slope * plain <= 0 else math.copysign(min(abs(slope), abs(plain)), slope)
-    return Fit(size, least**0.5 / total)
+    return SlopeFit(size, least**0.5 / total)
 
 
 def _few_are_unsure(many: int) -> float:
@@ -284,7 +285,7 @@ def _few_are_unsure(many: int) -> float:
     return 1 + 60 / many**2
 
 
-def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
+def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> SlopeFit:
     """The mean error of some elements, with its standard error (as :func:`slope_of`)."""
     count = math.prod(errors.shape)
     mean = float(errors.sum()) / count
@@ -298,7 +299,7 @@ def bias_of(errors: Any, units: Any, scale: Any, moved: float) -> Fit:
             others = tuple(place for place in range(len(errors.shape)) if place != axis)
             sums = rest.sum(axis=others) if others else rest
             least = max(least, float((sums * sums).sum()) * _few_are_unsure(many) ** 2)
-    return Fit(mean, least**0.5 / count)
+    return SlopeFit(mean, least**0.5 / count)
 
 
 class _Parts:
@@ -312,7 +313,7 @@ class _Parts:
     def __init__(
         self,
         result: CheckedResult,
-        limits: Limits,
+        limits: SignedLimits,
         products: Any,
         squares: Any,
         spread: float,
@@ -365,7 +366,7 @@ class _Parts:
         allowed = 0.0 if own is None else abs(float((x * (own / scale)).sum()) / weight)
         if abs(fit.size) > max(epsilon * limits.part, shared) + allowed:
             strength = (abs(fit.size) - allowed) / max(epsilon * limits.part_error, 2 * shared)
-            self._say(strength, _of_slope(fit, name))
+            self._say(strength, _slope_message(fit, name))
 
     def _judge_bias(self, group: Division, place: tuple[int, ...]) -> None:
         result, limits = self.result, self.limits
@@ -381,7 +382,7 @@ class _Parts:
         own = 0.0 if result.own is None else abs(float(result.own[part].sum()) / count)
         if abs(fit.size) > spread * limits.part + own and fit.certainty > STANDARD_ERRORS:
             strength = (abs(fit.size) - own) / (spread * limits.part_error)
-            self._say(strength, _of_bias(fit, self.size, said("each-element-of", name_of(group, part))))
+            self._say(strength, _bias_message(fit, self.size, said("each-element-of", name_of(group, part))))
 
     def judge_signs(self) -> None:
         """Look at the elements that are positive and those that are negative, each by themselves."""
@@ -397,20 +398,20 @@ class _Parts:
             self.strength, self.message = strength, message
 
 
-def _of_slope(fit: Fit, what: str) -> str:
+def _slope_message(fit: SlopeFit, what: str) -> str:
     return said("scaled-one-way", what, 100 * abs(fit.size), way_of(fit), certainty_of(fit))
 
 
-def _of_bias(fit: Fit, size: float, what: str) -> str:
+def _bias_message(fit: SlopeFit, size: float, what: str) -> str:
     share = said("of-typical-element", 100 * abs(fit.size) / size) if size else ""
     return said("shifted-one-way", what, abs(fit.size), way_of(fit), share, certainty_of(fit))
 
 
-def way_of(fit: Fit) -> str:
+def way_of(fit: SlopeFit) -> str:
     """Whether numbers are too large or too small."""
     return said("way-large") if fit.size > 0 else said("way-small")
 
 
-def certainty_of(fit: Fit) -> float:
+def certainty_of(fit: SlopeFit) -> float:
     """The size in standard errors, as it is shown."""
     return min(fit.certainty, 9999.0)

@@ -75,7 +75,7 @@ def outstanding(sizes: Any, least: float, ranks: Any) -> list[tuple[int, ...]]:
         return []
     ranks = (ranks * over).reshape(-1)
     shape = [int(n) for n in sizes.shape]
-    found = []
+    places = []
     for _ in range(_CLOSELY):
         flat = int(ranks.argmax())
         if not float(ranks[flat]) > 0:
@@ -85,8 +85,8 @@ def outstanding(sizes: Any, least: float, ranks: Any) -> list[tuple[int, ...]]:
         for length in reversed(shape):
             flat, index = divmod(flat, length)
             place.append(index)
-        found.append(tuple(reversed(place)))
-    return found
+        places.append(tuple(reversed(place)))
+    return places
 
 
 def part_at(group: Division, place: tuple[int, ...]) -> tuple[slice, ...]:
@@ -100,9 +100,9 @@ def part_at(group: Division, place: tuple[int, ...]) -> tuple[slice, ...]:
 def name_of(group: Division, part: tuple[slice, ...]) -> str:
     """A part in the words of indexing: ``[:, 5]``, ``[8:16]``."""
     words = []
-    for place, one in enumerate(part):
+    for place, section in enumerate(part):
         if place not in group.kept:
             words.append(":")
         else:
-            words.append(str(one.start) if one.stop == one.start + 1 else f"{one.start}:{one.stop}")
+            words.append(str(section.start) if section.stop == section.start + 1 else f"{section.start}:{section.stop}")
     return f"[{', '.join(words)}]"

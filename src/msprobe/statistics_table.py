@@ -71,7 +71,7 @@ def _to_single(value: float) -> float:
     return float(rounded)
 
 
-def _of_elements(number: str) -> Callable[[Numbers], Any]:
+def _element_number(number: str) -> Callable[[Numbers], Any]:
     """The number itself, NaN where an element is."""
 
     def make(numbers: Numbers) -> Any:
@@ -88,7 +88,7 @@ def _usual(name: str, key: str, number: str, meaning: str, rounding: Rounding) -
         word=number,
         meaning=meaning,
         needs=frozenset({number, "nan"}),
-        make=_of_elements(number),
+        make=_element_number(number),
         rounding=rounding,
         difference=f"{name.capitalize()} diff",
         relative=f"{key}RelativeErr",
@@ -145,17 +145,17 @@ TABLE = (
         relative="ZerosRelativeErr",
     ),
 )
-NAMES = tuple(one.name for one in TABLE)
-KEYS = tuple(one.key for one in TABLE)
-USUAL = tuple(one for one in TABLE if one.usual)
+NAMES = tuple(statistic.name for statistic in TABLE)
+KEYS = tuple(statistic.key for statistic in TABLE)
+USUAL = tuple(statistic for statistic in TABLE if statistic.usual)
 # Readers have columns of their own for the usual ones; for the others where a dump has them.
-FURTHER = tuple(one for one in TABLE if not one.usual)
-USUAL_KEYS = tuple(one.key for one in USUAL)
-USUAL_WORDS = tuple(one.word for one in USUAL)
+FURTHER = tuple(statistic for statistic in TABLE if not statistic.usual)
+USUAL_KEYS = tuple(statistic.key for statistic in USUAL)
+USUAL_WORDS = tuple(statistic.word for statistic in USUAL)
 # Of the usual ones, in sheets.
-DIFFERENCES = tuple(one.difference for one in USUAL)
-RELATIVE_ERRORS = tuple(one.relative for one in USUAL)
-OF_BOTH_SIDES = tuple(f"{side} {one.name}" for side in ("NPU", "Bench") for one in USUAL)
+DIFFERENCES = tuple(statistic.difference for statistic in USUAL)
+RELATIVE_ERRORS = tuple(statistic.relative for statistic in USUAL)
+OF_BOTH_SIDES = tuple(f"{side} {statistic.name}" for side in ("NPU", "Bench") for statistic in USUAL)
 
 
 def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:
@@ -163,14 +163,17 @@ def choose(names: Iterable[str] = ()) -> tuple[Statistic, ...]:
     among them, are none of this table's.
     """
     wanted = frozenset(names)
-    return tuple(one for one in TABLE if one.name in wanted) if wanted else USUAL
+    return tuple(statistic for statistic in TABLE if statistic.name in wanted) if wanted else USUAL
 
 
 def meanings(chosen: Iterable[Statistic]) -> dict[str, str]:
     """What the columns of the results say, by their words."""
-    return {one.word: both("{}; None if not recorded", "{0}；没有采集时为 None", one.meaning) for one in chosen}
+    return {
+        statistic.word: both("{}; None if not recorded", "{0}；没有采集时为 None", statistic.meaning)
+        for statistic in chosen
+    }
 
 
 def needed(chosen: Iterable[Statistic]) -> frozenset[str]:
     """The numbers that kernels have to compute."""
-    return ALWAYS.union(*(one.needs for one in chosen))
+    return ALWAYS.union(*(statistic.needs for statistic in chosen))

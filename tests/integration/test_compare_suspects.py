@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from sheets import read_table
 from torch import nn
 
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.diagnose import compare_runs
 from msprobe.pytorch import PrecisionDebugger, compare, compare_distributed
 from msprobe.report.advisor import advice_text
@@ -76,11 +76,11 @@ def record(
     return folder / "step0" / "rank"
 
 
-def compared(candidate: Path, reference: Path) -> Comparison:
+def compared(candidate: Path, reference: Path) -> RowComparison:
     return compare_parts(open_dump(candidate).part(), open_dump(reference).part())
 
 
-def named_by(found: Comparison) -> tuple[str, str]:
+def named_by(found: RowComparison) -> tuple[str, str]:
     """The row that the advice names, and what it says: as the verdict on the same two dumps."""
     line, node, advice = advice_text(found).split("\n", 2)
     verdict = compare_runs(*(part.folder for part in found.parts))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from msprobe.precheck.side.elements import unit_in_last_place
-from msprobe.precheck.slopes import Pool
+from msprobe.precheck.slopes import SlopePool
 from msprobe.signed_errors import CheckedResult, SignedErrors, judge_signed
 
 RANDOM = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def test_arrays_of_torch_and_of_numpy_are_judged_alike() -> None:
 
 
 def test_calls_of_one_api_are_surer_together_than_each() -> None:
-    off, healthy = Pool(), Pool()
+    off, healthy = SlopePool(), SlopePool()
     for _ in range(40):
         loss = RANDOM.uniform(1, 2, 1)
         for pool, factor in ((off, 1.01), (healthy, 1.0)):
@@ -173,7 +173,7 @@ def test_calls_of_one_api_are_surer_together_than_each() -> None:
 
 
 def test_a_pool_of_nothing_says_nothing() -> None:
-    pool = Pool()
+    pool = SlopePool()
     pool.add(0.5, float("inf"))
     assert (pool.count, pool.status(2.0**-7)) == (0, "pass")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayInfo, HostArray
-from msprobe.capture.overflow import FailureCheck, Kept, OverflowCheck
+from msprobe.capture.overflow import FailureCheck, KeptTensor, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.store.dtypes import Array
 from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
@@ -67,7 +67,7 @@ class ArrayKeeper:
             return info
         payload = _payload(values.meant)
         if self.overflow:
-            return Kept(named, payload)
+            return KeptTensor(named, payload)
         self.session.files().save(str(named.data_name), payload)
         return named
 

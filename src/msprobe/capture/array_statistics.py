@@ -87,13 +87,13 @@ class LateArrayInfo(ArrayInfo):
         self.named.append(named)
         return named
 
-    def fill(self, found: ArrayInfo) -> None:
+    def fill(self, array_info: ArrayInfo) -> None:
         """The values are there: take over their description."""
         if self.data_name is not None:
-            found = found.with_file(self.data_name)
-        self.text, self.cut, self.nonfinite = found.text, found.cut, found.nonfinite
+            array_info = array_info.with_file(self.data_name)
+        self.text, self.cut, self.nonfinite = array_info.text, array_info.cut, array_info.nonfinite
         for named in self.named:
-            named.fill(found)
+            named.fill(array_info)
 
 
 class ArrayStatistics:

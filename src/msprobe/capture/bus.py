@@ -61,16 +61,16 @@ class Bus:
         """Notify ``listener`` from the next start on. Raises InvalidInputError if it is none, or is here already."""
         if not isinstance(listener, (Observer, Changer)):
             raise InvalidInputError(said("listener-of-wrong-class", type(listener).__name__))
-        if any(one.listener is listener for one in self._listening):
+        if any(listening.listener is listener for listening in self._listening):
             raise InvalidInputError(said("listener-already-added", type(listener).__name__))
         self._listening.append(Listening(listener))
 
     def remove(self, listener: Any) -> None:
         """Notify ``listener`` no more; one that does not listen is left alone."""
-        for one in self._listening:
-            if one.listener is listener:
-                one.dropped = True
-        self._listening = [one for one in self._listening if one.listener is not listener]
+        for listening in self._listening:
+            if listening.listener is listener:
+                listening.dropped = True
+        self._listening = [listening for listening in self._listening if listening.listener is not listener]
 
     def adopt(self, other: Bus) -> None:
         """Go on with the listeners of another run's bus."""
@@ -79,7 +79,7 @@ class Bus:
     @property
     def has_listeners(self) -> bool:
         """True if somebody may want events of some step."""
-        return any(not one.dropped for one in self._listening)
+        return any(not listening.dropped for listening in self._listening)
 
     # ---------------------------------------------------------------- a step
 
@@ -88,7 +88,11 @@ class Bus:
         session = self.session
         step, rank = session.step, session.rank()
         self.rank = rank
-        on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
+        on = [
+            listening
+            for listening in self._listening
+            if not listening.dropped and self._is_on(listening.listener, step, rank)
+        ]
         if on != self.active:
             self.active = on
             self._routes.clear()
@@ -97,20 +101,25 @@ class Bus:
         if not on:
             return False
         self._step = Step(step, rank)
-        for one in on:
-            if one not in self._begun:
-                self._begun.append(one)
-                self.call(one, one.listener.step_begin, self._step)
-        self.active = [one for one in on if not one.dropped]
+        for listening in on:
+            if listening not in self._begun:
+                self._begun.append(listening)
+                self.call(listening, listening.listener.step_begin, self._step)
+        self.active = [listening for listening in on if not listening.dropped]
         session.gradients_change = any(
-            one.behind and one.changer is not None and one.changer.changes.gradients for one in self.active
+            listening.behind and listening.changer is not None and listening.changer.changes.gradients
+            for listening in self.active
         )
         return bool(self.active)
 
     def stays(self, step: int) -> bool:
         """True if in this step the same are on as now."""
         rank = self.session.rank()
-        on = [one for one in self._listening if not one.dropped and self._is_on(one.listener, step, rank)]
+        on = [
+            listening
+            for listening in self._listening
+            if not listening.dropped and self._is_on(listening.listener, step, rank)
+        ]
         return bool(on) and on == self.active
 
     @staticmethod
@@ -135,9 +144,9 @@ class Bus:
         """The step is over."""
         begun, self._begun = self._begun, []
         step, self._step = self._step, None
-        for one in begun:
-            if step is not None and not one.dropped:
-                self.call(one, one.listener.step_end, step)
+        for listening in begun:
+            if step is not None and not listening.dropped:
+                self.call(listening, listening.listener.step_end, step)
         self._unmet.end_step(begun)
 
     def end_listening(self) -> None:
@@ -148,7 +157,7 @@ class Bus:
 
     def wants(self, kind: EventKind) -> bool:
         """True if somebody who is on wants events of this kind."""
-        return any(kind in one.wants.kinds for one in self.active)
+        return any(kind in listening.wants.kinds for listening in self.active)
 
     def wants_looks(self, routes: Sequence[Route]) -> bool:
         """True if tensors have to be looked up, to see that nobody among ``routes`` writes to them."""
@@ -158,13 +167,13 @@ class Bus:
         """True if the module of this name has to be watched for somebody who is on."""
         is_wanted = False
         self._unmet.met_module(key, path)
-        for one in self._asking(key):
-            wants = one.wants
+        for listening in self._asking(key):
+            wants = listening.wants
             if wants.modules and not matches(wants.modules, path):
                 continue
-            one.met_module = True
+            listening.met_module = True
             is_named = numbers_of(tuple(wants.names), key) != frozenset()
-            one.met_name |= is_named
+            listening.met_name |= is_named
             if "call" in wants.kinds and wants.modules:
                 is_wanted = True
             if ("pass" in wants.kinds or "parameter_gradient" in wants.kinds) and is_named:
@@ -178,23 +187,23 @@ class Bus:
             routes = self._routes[kind, key] = routes_of(self._asking(key), kind, key) if self.active else ()
             for route in routes:
                 route.listening.met_name = True
-            for one in self.active:
-                if kind == "call" and one.listener.names_met is not None:
-                    one.listener.names_met.add(key)
+            for listening in self.active:
+                if kind == "call" and listening.listener.names_met is not None:
+                    listening.listener.names_met.add(key)
         return routes
 
     def _asking(self, key: str) -> list[Listening]:
         """Those who are on and may want what goes by ``key``: all, but for a model itself only who names it."""
         if key not in self.roots:
             return self.active
-        return [one for one in self.active if one.wants.names or one.wants.modules]
+        return [listening for listening in self.active if listening.wants.names or listening.wants.modules]
 
     def open_routes(self, kind: EventKind, key: str, number: int) -> list[Route]:
         """Those of :meth:`routes` that this one event takes."""
         routes = self.routes(kind, key)
         if not routes:
             return []
-        paths = [one.path for one in self.thread.passes]
+        paths = [running.path for running in self.thread.passes]
         return [route for route in routes if route.is_open(number, paths)]
 
     def parent(self) -> str | None:
@@ -252,7 +261,7 @@ class Bus:
         """Notify the changers that it has happened. ``(result,)``: what they put in place of the result, else None.
         ``kept``: tensors whose memory nobody may write to.
         """
-        found: tuple[Any] | None = None
+        replaced: tuple[Any] | None = None
         for route in routes:
             listening = route.listening
             if listening.changer is None or not route.forward or listening.behind is not behind:
@@ -267,12 +276,12 @@ class Bus:
                     else:
                         given = *event.args, *event.kwargs.values()
                         result = self.support.in_place_of(result, answer.value, given)
-                    found = (result,)
+                    replaced = (result,)
                 except Exception as error:
                     self._drop(listening, listening.changer.after, event, error)
                 finally:
                     thread.muted -= 1
-        return found
+        return replaced
 
     def show(self, routes: Sequence[Route], moment: Literal["before", "after"], event: Any, *more: Any) -> None:
         """Notify all among ``routes`` of what has no other result: only what tensors hold may be changed."""
@@ -304,7 +313,7 @@ class Bus:
     def leave_step(self) -> None:
         """An optimizer step is over: what has waited for it is done."""
         waiting, self._waiting = self._waiting, []
-        for _, work in sorted(waiting, key=lambda one: one[0]):
+        for _, work in sorted(waiting, key=lambda pair: pair[0]):
             self.session.guard(work)
 
     def show_before(self, routes: Sequence[Route], event: Any, tensors: Sequence[Any] = ()) -> None:
@@ -334,7 +343,7 @@ class Bus:
 
         ``in_place_of(own, given)`` makes of what is given what the backward pass goes on with, or raises ValueError.
         """
-        found: tuple[Any] | None = None
+        replaced: tuple[Any] | None = None
         if len(routes) == 1 and routes[0].backward and routes[0].listening.careful:
             self.call(routes[0].listening, routes[0].listening.listener.gradient, event)
             return None
@@ -349,19 +358,22 @@ class Bus:
             if self._may_change(listening, "gradient", event, "gradients", answer, NewGradient) and in_place_of:
                 try:
                     with self.session.thread.mute():
-                        found = (in_place_of(event.gradient, answer.value),)
-                    event = replace(event, gradient=found[0])
+                        replaced = (in_place_of(event.gradient, answer.value),)
+                    event = replace(event, gradient=replaced[0])
                 except Exception as error:
                     self._drop(listening, method, event, error)
-        return found
+        return replaced
 
     def changes_gradients(self, routes: Sequence[Route], key: str, number: int, before_dump: bool = False) -> bool:
         """True if somebody among ``routes`` may put other gradients in the place of those that come back through it.
         ``before_dump``: somebody who comes before the dump.
         """
         asked = (route.listening for route in routes if route.backward)
-        changers = (one.changer for one in asked if not (before_dump and one.behind))
-        return any(one is not None and one.changes.gradients and _names(one.changes, key, number) for one in changers)
+        changers = (listening.changer for listening in asked if not (before_dump and listening.behind))
+        return any(
+            changer is not None and changer.changes.gradients and _names(changer.changes, key, number)
+            for changer in changers
+        )
 
     # ---------------------------------------------------------------- those that cannot go on
 

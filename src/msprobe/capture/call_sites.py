@@ -36,16 +36,16 @@ def form_of_call(code: types.CodeType, lasti: int) -> Form | None:
         # 3.11 and 3.12: the keywords stand in an instruction before the call, with PRECALL or EXTENDED_ARG between.
         for earlier in reversed(instructions[max(0, place - 3) : place]):
             if earlier.opname == "KW_NAMES":
-                found = earlier.argval
-                keywords = found if isinstance(found, tuple) else code.co_consts[earlier.arg or 0]
+                argument = earlier.argval
+                keywords = argument if isinstance(argument, tuple) else code.co_consts[earlier.arg or 0]
                 break
             if earlier.opname not in ("PRECALL", "EXTENDED_ARG", "CACHE"):
                 break
         return Form(count - len(keywords), keywords)
     if call.opname in ("CALL_FUNCTION_KW", "CALL_KW") and place:
-        found = instructions[place - 1].argval
-        if isinstance(found, tuple):
-            return Form(count - len(found), found)
+        argument = instructions[place - 1].argval
+        if isinstance(argument, tuple):
+            return Form(count - len(argument), argument)
     return None
 
 
@@ -65,14 +65,14 @@ def made_by_operator(code: types.CodeType, lasti: int, method: str) -> bool:
     if method not in code.co_names:
         return True
     # The function of that name, of the module of operators?
-    before, found = None, False
+    before, is_operator = None, False
     for instruction in dis.get_instructions(code):
         if instruction.offset >= lasti:
             break
         if instruction.argval == method:
-            found = before == "operator"
+            is_operator = before == "operator"
         before = instruction.argval
-    return found
+    return is_operator
 
 
 @lru_cache(maxsize=100_000)
@@ -80,10 +80,10 @@ def called_as_builtin(code: types.CodeType, lasti: int, name: str) -> bool:
     """True if the call at ``lasti`` calls the built-in function ``name`` (``abs(x)``), not the method of that
     name.
     """
-    found = False
+    is_name = False
     for instruction in dis.get_instructions(code):
         if instruction.offset >= lasti:
             break
         if instruction.argval == name:
-            found = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    return found
+            is_name = instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    return is_name

@@ -76,20 +76,20 @@ class _Placed(Event):
     @property
     def stack(self) -> tuple[str, ...]:
         """The call stack as stack.json has it, innermost frame first."""
-        found = self.origin.stack()
-        return () if found is None else found.lines()
+        call_stack = self.origin.stack()
+        return () if call_stack is None else call_stack.lines()
 
     @property
     def source(self) -> str:
         """``file:line`` of the innermost frame that is the user's; empty if there is none."""
-        found = self.origin.stack()
-        return "" if found is None else found.source
+        call_stack = self.origin.stack()
+        return "" if call_stack is None else call_stack.source
 
     @property
     def is_recompute(self) -> bool:
         """True while activation checkpointing repeats a forward pass."""
-        found = self.origin.stack()
-        return found is not None and found.recompute
+        call_stack = self.origin.stack()
+        return call_stack is not None and call_stack.recompute
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,8 +28,8 @@ class IdentityMap(Generic[_Value]):
         entries, number = self._entries, id(key)
 
         def gone(reference: weakref.ref[Any]) -> None:
-            found = entries.get(number)
-            if found is not None and found[0] is reference:
+            entry = entries.get(number)
+            if entry is not None and entry[0] is reference:
                 del entries[number]
 
         entries[number] = weakref.ref(key, gone), value
@@ -63,9 +63,9 @@ class IdentityMap(Generic[_Value]):
 
     def pop(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``, which has none from now on, or ``default``."""
-        found = self.get(key, default)
+        value = self.get(key, default)
         self._entries.pop(id(key), None)
-        return found
+        return value
 
     def setdefault(self, key: Any, value: _Value) -> _Value:
         """The value of ``key``, which is ``value`` if it had none."""
@@ -75,8 +75,8 @@ class IdentityMap(Generic[_Value]):
 
     def keys(self) -> list[Any]:
         """The objects that are alive."""
-        found = [reference() for reference, _ in list(self._entries.values())]
-        return [one for one in found if one is not None]
+        alive = [reference() for reference, _ in list(self._entries.values())]
+        return [key for key in alive if key is not None]
 
     def values(self) -> list[_Value]:
         """What is kept of them."""
@@ -100,8 +100,8 @@ class IdentitySet:
 
     def update(self, members: Iterable[Any]) -> None:
         """From now on they are."""
-        for one in members:
-            self._members[one] = None
+        for member in members:
+            self._members[member] = None
 
     def discard(self, member: Any) -> None:
         """It is none of these."""

@@ -59,9 +59,9 @@ class Wants:
             if isinstance(several, str):
                 mistakes.append(said("wants-text-for-list", several))
             else:
-                mistakes += [said("no-such-wants", one, word) for one in several if one not in known]
+                mistakes += [said("no-such-wants", name, word) for name in several if name not in known]
         for field, value in (("names", self.names), ("modules", self.modules)):
-            if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+            if isinstance(value, str) or not all(isinstance(item, str) for item in value):
                 mistakes.append(said("wants-list-of-texts", field, value))
         if mistakes:
             raise InvalidInputError(

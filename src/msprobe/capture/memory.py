@@ -33,8 +33,8 @@ class Record:
     @property
     def arguments(self) -> list[Any]:
         """What went in by position; of a backward record the gradients of the results."""
-        found = self.data.get("input_args", self.data.get("input"))
-        return list(found) if found is not None else []
+        arguments = self.data.get("input_args", self.data.get("input"))
+        return list(arguments) if arguments is not None else []
 
     @property
     def keywords(self) -> Tree:
@@ -49,8 +49,8 @@ class Record:
     @property
     def order(self) -> int | None:
         """Its place in the order of execution; None for gradients of parameters."""
-        found = self.data.get("msprobe", {}).get("order")
-        return int(found) if found is not None else None
+        order = self.data.get("msprobe", {}).get("order")
+        return int(order) if order is not None else None
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,10 @@ class Memory:
         """The records of a step; of the only rank there is where none is named. KeyError if there are none."""
         if isinstance(key, tuple):
             return self.steps[key]
-        found = [records for (step, _), records in self.steps.items() if step == key]
-        if len(found) != 1:
+        matches = [records for (step, _), records in self.steps.items() if step == key]
+        if len(matches) != 1:
             raise KeyError(key)
-        return found[0]
+        return matches[0]
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -49,8 +49,8 @@ def pattern_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int
 
 def is_dense_python(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     """Whether the elements of a view fill one block of memory, each once, in whatever order."""
-    found = pattern_python(shape, stride)
-    return len(found) == 2 and found[1] == 1
+    known_pattern = pattern_python(shape, stride)
+    return len(known_pattern) == 2 and known_pattern[1] == 1
 
 
 def memory_python(address: int, size: int) -> memoryview:
@@ -178,10 +178,10 @@ def is_memo_off() -> bool:
 
 def further_passes(needs: Set[str]) -> int:
     """What `numbers` must be text to answer all that ``needs`` names and it knows."""
-    found = 0
+    passes = 0
     for name in needs:
-        found |= NUMBERS.get(name, 0)
-    return found
+        passes |= NUMBERS.get(name, 0)
+    return passes
 
 
 def status() -> str:

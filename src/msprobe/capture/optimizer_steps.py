@@ -181,12 +181,12 @@ class OptimizerRecords:
         described: dict[str, dict[str, Any]] = {}
         for name, parameter in begun.step.parameters().items():
             place = f"{path}.{name}"
-            found = described[name] = {"weight": self._value(begun, parameter.weight, f"{place}.weight")}
+            record = described[name] = {"weight": self._value(begun, parameter.weight, f"{place}.weight")}
             if with_gradients:
                 is_there = parameter.gradient is not None and not begun.step.has_closure
-                found["grad"] = self._gradient(begun, place, parameter) if is_there else None
+                record["grad"] = self._gradient(begun, place, parameter) if is_there else None
             for word, value in parameter.moments.items():
-                found[str(word)] = self._value(begun, value, f"{place}.{word}")
+                record[str(word)] = self._value(begun, value, f"{place}.{word}")
         return described
 
     def _gradient(self, begun: RecordedStep, place: str, parameter: OptimizedParameter) -> Any:

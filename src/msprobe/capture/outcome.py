@@ -27,7 +27,7 @@ class _Folder:
     without_tensors: StepNumbers = field(default_factory=StepNumbers)
     # Of all steps that did not fail; and of these, how many are of the step that was written last.
     records: int = 0
-    of_last_step: int = 0
+    records_of_last_step: int = 0
     last_step: int | None = None
     # Some step was recorded twice, and both count.
     is_written_over: bool = False
@@ -38,7 +38,7 @@ class _Folder:
         if is_new:
             self.is_written_over |= step in self.steps and step not in self.failed
             self.steps.add(step)
-            self.last_step, self.of_last_step = step, 0
+            self.last_step, self.records_of_last_step = step, 0
         if lacks_tensors:
             self.without_tensors.add(step)
         if failed:
@@ -48,9 +48,9 @@ class _Folder:
                 self.partial_records += records
         if step in self.failed:
             records = 0
-        is_new |= records != self.of_last_step
-        self.records += records - self.of_last_step
-        self.of_last_step = records
+        is_new |= records != self.records_of_last_step
+        self.records += records - self.records_of_last_step
+        self.records_of_last_step = records
         return is_new
 
 
@@ -126,12 +126,12 @@ class RecordingOutcome:
         if not self._is_new:
             return []
         self._is_new = False
-        found = [(True, line) for line in (self._missing_steps(settings), self._missing_ranks(settings)) if line]
+        lines = [(True, line) for line in (self._missing_steps(settings), self._missing_ranks(settings)) if line]
         if self._folders:
-            found += [self._dump_line(path, folder, settings) for path, folder in self._folders.items()]
-        elif not found and not self._is_unwanted_rank(settings):
-            found.append((True, said("no-dump-written", self.reason or self._reason(settings))))
-        return found
+            lines += [self._dump_line(path, folder, settings) for path, folder in self._folders.items()]
+        elif not lines and not self._is_unwanted_rank(settings):
+            lines.append((True, said("no-dump-written", self.reason or self._reason(settings))))
+        return lines
 
     def _dump_line(self, path: str, folder: _Folder, settings: Settings) -> tuple[bool, str]:
         steps = [step for step in folder.steps if step not in folder.failed]
@@ -197,16 +197,16 @@ class RecordingOutcome:
 
 def _failed_text(folder: _Folder) -> str:
     """What of steps that failed can be read, and what cannot; for the end of a line."""
-    found: list[str] = []
+    texts: list[str] = []
     if folder.partial:
         records = _records_text(folder.partial_records)
-        found.append(said("failed-steps-readable", named_numbers("step", folder.partial), records))
+        texts.append(said("failed-steps-readable", named_numbers("step", folder.partial), records))
     lost = [step for step in folder.failed if step not in folder.partial]
     if lost:
-        found.append(said("failed-steps-lost", named_numbers("step", lost)))
+        texts.append(said("failed-steps-lost", named_numbers("step", lost)))
     if folder.without_tensors:
-        found.append(said("tensor-files-missing", named_numbers("step", folder.without_tensors)))
-    return said("error-above-says", joined("", found)) if found else ""
+        texts.append(said("tensor-files-missing", named_numbers("step", folder.without_tensors)))
+    return said("error-above-says", joined("", texts)) if texts else ""
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
@@ -232,10 +232,10 @@ def _runs_text(runs: list[list[int]]) -> str:
 
 def named_numbers(kind: str, numbers: Iterable[int]) -> str:
     """``step 3`` or ``steps 3, 5 to 8``."""
-    found = list(numbers)
-    if len(found) == 1:
-        return said("one-number-of", kind, found[0])
-    return said("several-numbers-of", kind, numbers_text(found))
+    listed = list(numbers)
+    if len(listed) == 1:
+        return said("one-number-of", kind, listed[0])
+    return said("several-numbers-of", kind, numbers_text(listed))
 
 
 def _records_text(count: int) -> str:

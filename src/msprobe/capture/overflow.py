@@ -21,7 +21,7 @@ _CHECKED_PARTS = (
 )
 
 
-class Kept:
+class KeptTensor:
     """A tensor whose values are held until it is known whether they are wanted."""
 
     __slots__ = ("info", "payload")
@@ -68,7 +68,7 @@ class OverflowCheck:
         if session.ended or not self._is_hit(name, tree):
             return False
         for leaf in leaves_of(tree):
-            if type(leaf) is Kept and leaf.payload is not None:
+            if type(leaf) is KeptTensor and leaf.payload is not None:
                 session.files().save(str(leaf.info.data_name), leaf.payload)
         if name in self._reported:
             # Gradients of a module's parameters come one by one, and their record is written anew.
@@ -94,7 +94,7 @@ class OverflowCheck:
 
 
 def _is_nonfinite(leaf: Any) -> bool:
-    info = leaf.info if type(leaf) is Kept else leaf
+    info = leaf.info if type(leaf) is KeptTensor else leaf
     return bool(getattr(info, "nonfinite", False))
 
 
@@ -112,7 +112,7 @@ class FailureCheck:
         if self.session.ended or "error" not in tree:
             return False
         for leaf in leaves_of(tree):
-            if type(leaf) is Kept and leaf.payload is not None:
+            if type(leaf) is KeptTensor and leaf.payload is not None:
                 self.session.files().save(str(leaf.info.data_name), leaf.payload)
         log.warning(said("call-failed-and-saved", name, self.session.place()))
         return True

@@ -30,9 +30,9 @@ class Ranks:
         return 1 if known is None else known[1]
 
     def _known(self) -> tuple[int, int] | None:
-        found = self.communication()
-        if found is not None:
-            return found
+        known = self.communication()
+        if known is not None:
+            return known
         rank = os.environ.get(self.rank_name, "")
         values = (os.environ.get(name, "") for name in self.world_names)
         world = next((int(text) for text in values if text.isdecimal()), 1)

@@ -221,5 +221,5 @@ def describe_array(array: np.ndarray[Any, Any], statistics: StatisticsText | Non
     """
     statistics = statistics or StatisticsText()
     numbers = numbers_of(array, statistics.needs) if array.dtype.kind in "biuf" else {}
-    found = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
-    return found | statistics.values(numbers)
+    record = {"type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
+    return record | statistics.values(numbers)

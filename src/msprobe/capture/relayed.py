@@ -213,7 +213,7 @@ class RelayedPasses:
     def _ended(self, module: Any) -> RelayedPass | None:
         """The pass of ``module`` that is over; those inside of it whose end was not seen are, too."""
         running = self.bus.thread.passes
-        if all(one.module is not module for one in running):
+        if all(relayed.module is not module for relayed in running):
             return None
         while True:
             relayed = running.pop()
@@ -236,7 +236,7 @@ def _kept(bus: Bus, relayed: RelayedCall) -> list[Any]:
     event = relayed.event
     tensors = bus.support.tensors_of((*event.args, *event.kwargs.values()))
     now = bus.support.versions(tensors)
-    return [one for one, was, after in zip(tensors, relayed.before_call, now, strict=True) if was == after]
+    return [tensor for tensor, was, after in zip(tensors, relayed.before_call, now, strict=True) if was == after]
 
 
 def _watch_first(bus: Bus, relayed: Relayed, result: Any) -> None:

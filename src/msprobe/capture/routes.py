@@ -80,8 +80,8 @@ def routes_around_dump(routes: Sequence[Route]) -> tuple[list[Route], list[Route
 
 def routes_of(active: Sequence[Listening], kind: EventKind, key: str) -> tuple[Route, ...]:
     """How what goes by ``key`` reaches the listeners, those that change something first."""
-    found: list[Route] = []
-    for listening in sorted(active, key=lambda one: one.changer is None):
+    routes: list[Route] = []
+    for listening in sorted(active, key=lambda route: route.changer is None):
         wants = listening.wants
         if kind not in wants.kinds:
             continue
@@ -94,8 +94,8 @@ def routes_of(active: Sequence[Listening], kind: EventKind, key: str) -> tuple[R
             modules: Sequence[str] = ()
         else:
             modules = wants.modules if kind == "call" else ()
-        found.append(Route(listening, numbers, wants.directions, modules))
-    return tuple(found)
+        routes.append(Route(listening, numbers, wants.directions, modules))
+    return tuple(routes)
 
 
 @lru_cache(maxsize=10_000)

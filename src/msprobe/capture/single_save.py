@@ -163,8 +163,8 @@ class SingleSave(metaclass=_Once):
                 raise TypeError(said("single-save-element", name, key, type(item).__name__))
             if not name_of_list and not _is_name(str(key)):
                 raise TypeError(said("single-save-inner-key", name, key))
-        found = [(str(key), self._describe(f"{name}.{key}", item, keep)) for key, item in items]
-        return [statistics for _, statistics in found] if name_of_list else dict(found)
+        described = [(str(key), self._describe(f"{name}.{key}", item, keep)) for key, item in items]
+        return [statistics for _, statistics in described] if name_of_list else dict(described)
 
 
 def _is_dict(data: object) -> bool:
@@ -181,19 +181,19 @@ def _is_name(key: str) -> bool:
 
 def _statistics(array: Array) -> dict[str, Any]:
     """max, min, mean, norm and shape; the first four are null where there is nothing to reckon with."""
-    found: dict[str, Any] = dict.fromkeys(("max", "min", "mean", "norm"))
+    statistics: dict[str, Any] = dict.fromkeys(("max", "min", "mean", "norm"))
     if array.size and array.dtype.kind in "biuf":
         with np.errstate(all="ignore"):
             wide = array.astype(np.float64)
-            found |= {
+            statistics |= {
                 "max": float(array.max()),
                 "min": float(array.min()),
                 "mean": float(wide.mean()),
                 "norm": float(np.sqrt(np.square(wide).sum())),
             }
     elif array.size:
-        found["norm"] = float(np.linalg.norm(array))
-    return {**found, "shape": list(array.shape)}
+        statistics["norm"] = float(np.linalg.norm(array))
+    return {**statistics, "shape": list(array.shape)}
 
 
 def _write_npy(path: Path, array: Array) -> None:

@@ -31,13 +31,13 @@ class StatisticsText:
         self.is_usual = not names
         self.needs = needed(self.chosen)
         self._rows: list[tuple[bytes, Callable[[Numbers], Any]]] = [
-            (b'"%s":' % one.key.encode(), one.of) for one in self.chosen
+            (b'"%s":' % statistic.key.encode(), statistic.of) for statistic in self.chosen
         ]
         self.nulls = SEPARATOR.join(head + b"null" for head, _ in self._rows)
 
     def values(self, numbers: Numbers) -> dict[str, Any]:
         """The statistics by their keys."""
-        return {one.key: one.of(numbers) for one in self.chosen}
+        return {statistic.key: statistic.of(numbers) for statistic in self.chosen}
 
     def render(self, numbers: Numbers) -> Rendered:
         """The text of what a kernel has computed. No numbers at all: the elements could not be read."""
@@ -60,8 +60,8 @@ def answer_of(numbers: Numbers) -> int:
 
 def statistics_in(text: bytes) -> dict[str, Any]:
     """The statistics in the text of a description, by their keys."""
-    found = json.loads(text)
-    return {key: found[key] for key in KEYS if key in found}
+    numbers = json.loads(text)
+    return {key: numbers[key] for key in KEYS if key in numbers}
 
 
 def _number(value: Any) -> bytes:

@@ -36,12 +36,12 @@ class PythonRowTable:
 
     def put(self, row: bytes) -> int:
         """The number of a row, which is added unless there is an equal one."""
-        found = self._known.get(row)
-        if found is None:
-            found = self._known[row] = self.made
+        number = self._known.get(row)
+        if number is None:
+            number = self._known[row] = self.made
             self._rows.append(row)
             self.made += 1
-        return found
+        return number
 
     def take(self) -> tuple[int, bytes]:
         """The number of the first row since the last time, and the rows."""

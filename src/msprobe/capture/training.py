@@ -94,8 +94,10 @@ class _Steps(Observer):
         self._parts = PartsOfStep(parts)
         models = model if isinstance(model, (list, tuple)) else [model]
         self._leader = None
-        self._meant = tuple(id(one) for one in optimizers)
-        self._parameters = frozenset(id(one) for part in models for one in self._training.parameters_of(part))
+        self._meant = tuple(id(optimizer) for optimizer in optimizers)
+        self._parameters = frozenset(
+            id(parameter) for part in models for parameter in self._training.parameters_of(part)
+        )
 
     def forget(self) -> None:
         self._leader = None
@@ -103,7 +105,7 @@ class _Steps(Observer):
     def is_meant(self, optimizer: Any) -> bool:
         if self._meant:
             return id(optimizer) in self._meant
-        return any(id(one) in self._parameters for one in self._training.parameters_in(optimizer))
+        return any(id(parameter) in self._parameters for parameter in self._training.parameters_in(optimizer))
 
     def after(self, event: Event, result: Any) -> None:
         """An optimizer has stepped."""

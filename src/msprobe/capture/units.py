@@ -400,30 +400,30 @@ class UnitRecorder(CallWriter, PassWriter):
 
     def places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[PlacedTensor]:
         """The tensors among the arguments, nested ones too."""
-        found: list[PlacedTensor] = []
+        placed_tensors: list[PlacedTensor] = []
         for i, value in enumerate(args):
-            self._collect(value, f"input.{i}", found, ())
+            self._collect(value, f"input.{i}", placed_tensors, ())
         for word, value in kwargs.items():
-            self._collect(value, f"kwargs.{word}", found, ())
-        return found
+            self._collect(value, f"kwargs.{word}", placed_tensors, ())
+        return placed_tensors
 
     def places_of_results(self, result: Any) -> list[PlacedTensor]:
         """The tensors in a result, nested ones too."""
-        found: list[PlacedTensor] = []
+        placed_tensors: list[PlacedTensor] = []
         several = result if type(result) is tuple else (result,)
         for i, value in enumerate(several):
-            self._collect(value, f"output.{i}", found, ())
-        return found
+            self._collect(value, f"output.{i}", placed_tensors, ())
+        return placed_tensors
 
-    def _collect(self, value: Any, path: str, found: list[PlacedTensor], above: tuple[int, ...]) -> None:
+    def _collect(self, value: Any, path: str, placed_tensors: list[PlacedTensor], above: tuple[int, ...]) -> None:
         if self.tensors.is_tensor(value):
-            found.append((path, value))
+            placed_tensors.append((path, value))
         elif type(value) not in PLAIN and len(above) < _MOST_LEVELS and id(value) not in above:
             parts = parts_of(value)
             if parts is not None:
                 names, items = parts
                 for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
-                    self._collect(item, f"{path}.{name}", found, (*above, id(value)))
+                    self._collect(item, f"{path}.{name}", placed_tensors, (*above, id(value)))
 
 
 def recorded(units: UnitRecorder, key: str, original: Callable[..., Any]) -> Callable[..., Any]:

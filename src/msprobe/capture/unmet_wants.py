@@ -35,36 +35,45 @@ class UnmetWants:
 
     def end_step(self, on: Iterable[Listening]) -> None:
         """A step is over in which these were on: have their patterns met a module?"""
-        for one in on:
-            one.was_on = True
-            if one.is_checked or not self._modules:
+        for listening in on:
+            listening.was_on = True
+            if listening.is_checked or not self._modules:
                 continue
-            one.is_checked = True
-            wants = one.wants
+            listening.is_checked = True
+            wants = listening.wants
             if not OF_MODULES.union(("call",)).intersection(wants.kinds):
                 continue
-            if wants.modules and not one.met_module:
-                self._warn(one, "modules", wants.modules, self._modules.values())
-            elif wants.names and not one.met_name and all(name.startswith(_MODULES) for name in wants.names):
-                self._warn(one, "names", wants.names, self._modules)
+            if wants.modules and not listening.met_module:
+                self._warn(listening, "modules", wants.modules, self._modules.values())
+            elif wants.names and not listening.met_name and all(name.startswith(_MODULES) for name in wants.names):
+                self._warn(listening, "names", wants.names, self._modules)
 
     def end_listening(self, listening: Iterable[Listening]) -> None:
         """Nothing more will happen: was anything called as they ask?"""
-        for one in listening:
-            names = one.wants.names
-            is_reported = one.is_checked and (bool(one.wants.modules and not one.met_module) or _are_of_modules(names))
-            reports_by_itself = one.listener.names_met is not None
-            if not one.was_on or one.dropped or is_reported or not names or one.met_name or reports_by_itself:
+        for listener in listening:
+            names = listener.wants.names
+            is_reported = listener.is_checked and (
+                bool(listener.wants.modules and not listener.met_module) or _are_of_modules(names)
+            )
+            reports_by_itself = listener.listener.names_met is not None
+            if (
+                not listener.was_on
+                or listener.dropped
+                or is_reported
+                or not names
+                or listener.met_name
+                or reports_by_itself
+            ):
                 continue
-            one.was_on = False
-            if "call" in one.wants.kinds and not all(name.startswith(_RARE) for name in names):
-                log.warning(said("listener-names-unmet", one.name, ", ".join(names)))
+            listener.was_on = False
+            if "call" in listener.wants.kinds and not all(name.startswith(_RARE) for name in names):
+                log.warning(said("listener-names-unmet", listener.name, ", ".join(names)))
 
-    def _warn(self, one: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
+    def _warn(self, listening: Listening, field: str, patterns: Sequence[str], known: Iterable[str]) -> None:
         there = list(dict.fromkeys(known))
         near = near_words(patterns[0], there, 1)
         hint = said("near-name", near[0]) if near else said("listener-names-there", ", ".join(there[:_MOST_SHOWN]))
-        log.warning(said("listener-modules-unmet", one.name, field, ", ".join(patterns), hint))
+        log.warning(said("listener-modules-unmet", listening.name, field, ", ".join(patterns), hint))
 
 
 def _are_of_modules(names: Sequence[str]) -> bool:

@@ -68,11 +68,11 @@ def _as_pickle(error: Exception) -> bytes:
     trace = traceback.format_exc()
     error.__cause__ = None
     try:
-        found = pickle.dumps((False, error, trace))
-        pickle.loads(found)
+        pickled = pickle.dumps((False, error, trace))
+        pickle.loads(pickled)
     except Exception:
         return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), trace))
-    return found
+    return pickled
 
 
 def result_of(text: bytes) -> Any:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from msprobe import __version__
 from msprobe.cli import answers, commands, common
-from msprobe.cli.command import Module
+from msprobe.cli.command import CommandModule
 from msprobe.cli.parser import Parser, did_you_mean
 from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
 from msprobe.errors import MsprobeError, PathError
@@ -78,12 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _refuse_urls(args: argparse.Namespace) -> None:
     """Raise PathError for the first path that is in object storage: who reads a dump reads it many times."""
     for value in vars(args).values():
-        for one in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(one, str) and one.startswith(_OBJECT_STORAGE) and value is not args.foreign:
-                raise PathError(said("path-in-object-storage", one))
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, str) and item.startswith(_OBJECT_STORAGE) and value is not args.foreign:
+                raise PathError(said("path-in-object-storage", item))
 
 
-def _execute(command: Module, args: argparse.Namespace) -> int:
+def _execute(command: CommandModule, args: argparse.Namespace) -> int:
     from msprobe import distribution
     from msprobe.children import places
 
@@ -106,7 +106,7 @@ def _execute(command: Module, args: argparse.Namespace) -> int:
     except (MemoryError, RecursionError, OverflowError, UnicodeError) as problem:
         if args.foreign or args.debug:
             raise
-        return _say(_of_input(problem))
+        return _say(_input_error(problem))
     except BrokenPipeError:
         if args.foreign:
             raise  # the user's script met it, and Python answers it
@@ -121,7 +121,7 @@ def _execute(command: Module, args: argparse.Namespace) -> int:
     return status
 
 
-def _of_input(problem: Exception) -> str:
+def _input_error(problem: Exception) -> str:
     """What an error says that only an input can cause which no reader has refused."""
     if isinstance(problem, MemoryError):
         what = said("not-in-memory")
@@ -204,7 +204,10 @@ def top_help(every_name: bool = False) -> str:
     lines: list[str] = []
     for group, text in commands.GROUPS.items():
         lines += [Wording("{}: {}", group, text)]
-        lines += [Wording("  {}  {}", f"{one.name:<{width}}", one.purpose) for one in commands.commands_of_group(group)]
+        lines += [
+            Wording("  {}  {}", f"{command.name:<{width}}", command.purpose)
+            for command in commands.commands_of_group(group)
+        ]
         lines += [""]
     if every_name:
         lines += [both("further names, as mindstudio-probe has them:", "mindstudio-probe 的其他名称：")]
@@ -226,11 +229,11 @@ def family_help(name: str) -> str:
     """The help of a command of several."""
     family = commands.family(name)
     width = max(map(len, family))
-    found = [
+    lines = [
         both("usage: msprobe {} COMMAND ...", "用法：msprobe {} COMMAND ...", name),
         "",
         both("commands:", "命令："),
-        *(Wording("  {}  {}", f"{part:<{width}}", one.purpose) for part, one in family.items()),
+        *(Wording("  {}  {}", f"{part:<{width}}", command.purpose) for part, command in family.items()),
         "",
         both(
             "`msprobe {} COMMAND -h` explains a command; each has --json, --quiet, --debug, --limit, --follow-links.",
@@ -238,7 +241,7 @@ def family_help(name: str) -> str:
             name,
         ),
     ]
-    return "\n".join(map(translated, found))
+    return "\n".join(map(translated, lines))
 
 
 def _nearest(name: str) -> str:

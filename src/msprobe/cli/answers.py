@@ -21,7 +21,7 @@ from msprobe.messages import coded, messages_in
 VERSION = 1
 
 
-class Answer:
+class CommandAnswer:
     """The result of one command. ``tree``: the text of its own result, in JSON; ``error``: why there is none."""
 
     def __init__(self) -> None:
@@ -33,21 +33,21 @@ class Answer:
 
     def text(self, command: str, status: int) -> str:
         """One JSON object."""
-        found: dict[str, Any] = {"version": VERSION, "command": command, "exit_status": status, **self.facts}
+        answer: dict[str, Any] = {"version": VERSION, "command": command, "exit_status": status, **self.facts}
         if self.error is not None:
             coded_error = next(iter(coded([self.error])), {})
             facts = {key: value for key, value in coded_error.items() if key != "text"}
             every = coded(messages_in(self.error))
             if len(every) > 1:  # several mistakes, all said at once
                 facts["errors"] = every
-            return json.dumps({**found, "error": str(self.error), **facts}, indent=1, default=str)
+            return json.dumps({**answer, "error": str(self.error), **facts}, indent=1, default=str)
         if self.tree is not None:
             return self.tree.rstrip("\n")
         lines = [harmless(line) for line in self.printed.getvalue().splitlines() if line]
-        return json.dumps({**found, "files": self.files, "text": lines}, indent=1, ensure_ascii=True, default=str)
+        return json.dumps({**answer, "files": self.files, "text": lines}, indent=1, ensure_ascii=True, default=str)
 
 
-_current: Answer | None = None
+_current: CommandAnswer | None = None
 
 
 def whole(tree: str | bytes) -> None:
@@ -94,7 +94,7 @@ def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> 
             yield status
         return
     global _current
-    before, _current = _current, Answer()
+    before, _current = _current, CommandAnswer()
     answer = _current
     try:
         with _to_stderr() if runs_program else contextlib.redirect_stdout(answer.printed), _log_to_stderr():

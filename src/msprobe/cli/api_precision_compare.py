@@ -90,5 +90,5 @@ def execute(args: argparse.Namespace) -> int:
     answers.note(coverage=covered.as_json())
     for path in written:
         say(clean(f"  {path}"))
-    found = any(row.status == "error" for row in rows)
-    return FOUND if found and args.fail_on == "found" else CLEAN
+    has_errors = any(row.status == "error" for row in rows)
+    return FOUND if has_errors and args.fail_on == "found" else CLEAN

@@ -25,8 +25,8 @@ def message_of(text: str) -> str:
     if isinstance(text, Wording):
         return text
     for pattern, name in _SENTENCES:
-        if found := pattern.fullmatch(text):
-            return said(name, *found.groups())
+        if match := pattern.fullmatch(text):
+            return said(name, *match.groups())
     return text.rstrip(".")
 
 

@@ -67,4 +67,4 @@ def execute(args: argparse.Namespace) -> int:
     say(translated(joined("; ", parts)))
     if not result.coverage.is_complete:
         say(translated(result.coverage.sentence("mapped")))
-    return result.coverage.status(found=False)
+    return result.coverage.status(has_findings=False)

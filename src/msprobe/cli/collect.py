@@ -72,4 +72,4 @@ def execute(args: argparse.Namespace) -> int:
     covered = Coverage({"parts": done.parts, "steps": len(done.steps)}, tuple(missing))
     if missing:
         say(printable(translated(covered.sentence("collected"))))
-    return covered.status(found=False)
+    return covered.status(has_findings=False)

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from msprobe.messages import both, in_language
 
 
-class Module(Protocol):
+class CommandModule(Protocol):
     """What a command's module provides.
 
     One that runs a program of the user also has ``split(words) -> (own, program)``, see ``run``.
@@ -29,9 +29,10 @@ class Command:
 
     ``name``: as it is typed; of two words for a command of a family (``monitor diff``). ``module``: below
     ``msprobe.cli``; imported when the command is called. ``reads`` and ``writes``: inputs and outputs in words, for the
-    table of the reference. ``clean``, ``found``, ``could_not``: what exit status 0, 1 and 2 say; no ``found``: it never
-    answers with 1; ``could_not`` is what there is beside wrong usage and bad input. ``aliases``: further names.
-    ``published``: its command line is that of mindstudio-probe, so its single letters mean what they mean there.
+    table of the reference. ``clean``, ``on_findings``, ``could_not``: what exit status 0, 1 and 2 say; without
+    ``on_findings`` it never answers with 1; ``could_not`` is what there is beside wrong usage and bad input.
+    ``aliases``: further names. ``published``: its command line is that of mindstudio-probe, so its single
+    letters mean what they mean there.
     """
 
     name: str
@@ -41,14 +42,14 @@ class Command:
     reads: str
     writes: str = ""
     clean: str = both("done", "已完成")
-    found: str = ""
+    on_findings: str = ""
     could_not: str = ""
     aliases: tuple[str, ...] = ()
     published: bool = False
 
-    def load(self) -> Module:
+    def load(self) -> CommandModule:
         """Its module, imported now."""
-        return cast(Module, importlib.import_module(f"msprobe.cli.{self.module}"))
+        return cast(CommandModule, importlib.import_module(f"msprobe.cli.{self.module}"))
 
     @property
     def sentence(self) -> str:
@@ -61,5 +62,5 @@ class Command:
         """What its exit statuses say, in a sentence."""
         wrong = both("wrong usage or bad input", "用法错误或输入有误")
         two = both("{}, or {}", "{}，或{}", wrong, self.could_not) if self.could_not else wrong
-        one = both("1 {}; ", "1 {}；", self.found) if self.found else ""
-        return both("Exit status: 0 {}; {}2 {}.", "退出码：0 {}；{}2 {}。", self.clean, one, two)
+        status_text = both("1 {}; ", "1 {}；", self.on_findings) if self.on_findings else ""
+        return both("Exit status: 0 {}; {}2 {}.", "退出码：0 {}；{}2 {}。", self.clean, status_text, two)

@@ -27,9 +27,9 @@ GROUPS: dict[str, str] = {
 }
 
 #: Name -> command, in the order of the groups.
-COMMANDS: dict[str, Command] = {one.name: one for one in DECLARED}
+COMMANDS: dict[str, Command] = {command.name: command for command in DECLARED}
 #: Further name -> the name of its command.
-ALIASES: dict[str, str] = {alias: one.name for one in DECLARED for alias in one.aliases}
+ALIASES: dict[str, str] = {alias: command.name for command in DECLARED for alias in command.aliases}
 
 
 def known_names() -> list[str]:
@@ -39,7 +39,7 @@ def known_names() -> list[str]:
 
 def family(word: str) -> dict[str, Command]:
     """Second word -> command, of a command of two words; empty if ``word`` is none."""
-    return {name.split()[1]: one for name, one in COMMANDS.items() if name.split()[0] == word and " " in name}
+    return {name.split()[1]: command for name, command in COMMANDS.items() if name.split()[0] == word and " " in name}
 
 
 def named(word: str) -> str:
@@ -49,7 +49,7 @@ def named(word: str) -> str:
 
 def commands_of_group(group: str) -> Sequence[Command]:
     """The commands of a group."""
-    return [one for one in DECLARED if one.group == group]
+    return [command for command in DECLARED if command.group == group]
 
 
 def parser_of(command: Command, called: str = "") -> Parser:

@@ -135,8 +135,8 @@ def _with_default(what: str, default: str | None) -> str:
 def _number_up_to(most: int | None) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not text.isdecimal() or not 1 <= int(text) <= (most or int(text)):
-            found = text[:40]
-            text = said("count-wanted", found) if most is None else said("count-up-to-wanted", most, found)
+            given = text[:40]
+            text = said("count-wanted", given) if most is None else said("count-up-to-wanted", most, given)
             raise argparse.ArgumentTypeError(text)
         return int(text)
 

@@ -194,8 +194,8 @@ def execute(args: argparse.Namespace) -> int:
     if not asked and args.framework is None:
         raise UsageError(said("nothing-to-compare"))
     if len(asked) != 1:
-        found = said("found-these", ", ".join(asked)) if asked else said("found-none-of-them")
-        raise UsageError(said("compare-form-unclear", found))
+        asked_text = said("found-these", ", ".join(asked)) if asked else said("found-none-of-them")
+        raise UsageError(said("compare-form-unclear", asked_text))
     if args.dumps:
         return _short_form(args)
     form: formats.Form = "-tp" if args.input_path is None else "-i"
@@ -296,8 +296,8 @@ def _by_paths(args: argparse.Namespace, sheet: str) -> int:
 
         with progress() as bar:
             output = args.output_path or DEFAULT_OUTPUT
-            found = find_first_difference(args.target_path, args.golden_path, output, bar)
-        return found.coverage.status(found=False)
+            first_difference = find_first_difference(args.target_path, args.golden_path, output, bar)
+        return first_difference.coverage.status(has_findings=False)
     request = _request(
         args,
         form="26.2",
@@ -319,7 +319,7 @@ def _consistent(args: argparse.Namespace, sheet: str) -> int:
         raise UsageError(said("backend-without-consistent-check"))
     output = args.output_path or DEFAULT_OUTPUT
     return consistent_check(args.target_path, args.golden_path, output, args.backend, sheet).coverage.status(
-        found=False
+        has_findings=False
     )
 
 
@@ -368,7 +368,7 @@ def _status(outcomes: list[PairOutcome], covered: Coverage) -> int:
     if compared and all(outcome.nothing_matches for outcome in compared):
         log.error(said("no-row-has-partner"))
         return COULD_NOT
-    return covered.status(found=False)
+    return covered.status(has_findings=False)
 
 
 def _framework(args: argparse.Namespace, candidate: str) -> str:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from msprobe.engine import Workers
     from msprobe.paths import StrPath
     from msprobe.report.formats import Format
-    from msprobe.view.kept import Kept
+    from msprobe.view.kept import KeptSteps
 
     # What the page judges by, and need not judge again: names in two frameworks, steps that were judged, the second
     # healthy run.
-    _Known = tuple[Mappings | None, Kept | None, StrPath | None]
+    _Known = tuple[Mappings | None, KeptSteps | None, StrPath | None]
     _Steps = Collection[int | None] | None
 
 DEFAULT_OUTPUT = "./output"
@@ -127,7 +127,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.output_path is not None or asked:
         folder = usable_output(
             DEFAULT_OUTPUT if args.output_path is None else args.output_path,
-            [row.file for row in _of_the_verdict(asked)],
+            [row.file for row in _verdict_files(asked)],
         )
     # Opened once: of 16 steps on 1,024 ranks there are 16,384 folders to look at.
     opened = open_dumps([*args.dumps, args.noise] if args.noise is not None else args.dumps)
@@ -145,14 +145,14 @@ def _compare(args: argparse.Namespace) -> int:
     with progress() as bar:
         kept = _kept() if _page(asked) else None
 
-        def compare(one: StrPath, other: StrPath) -> Verdict:
+        def compare(first: StrPath, other: StrPath) -> Verdict:
             return compare_runs(
-                one, other, bar, noise=noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
+                first, other, bar, noise=noise, jobs=args.jobs, engine=args.engine, layout=args.layout,
                 mappings=mappings, keep=kept,
             )  # fmt: skip
 
         verdict, candidate, reference = readable_verdict(
-            lambda one, other: compared(one, other, bar, compare), candidate, reference
+            lambda first, other: compared(first, other, bar, compare), candidate, reference
         )
         if args.second_look is not None:
             from msprobe.second_look.looking import second_look
@@ -163,7 +163,7 @@ def _compare(args: argparse.Namespace) -> int:
         steps = None if args.all_steps or verdict.status == "incomparable" else verdict.apart
         try:
             if folder is not None:
-                files = [row for row in _of_the_verdict(asked) if row.shows == "verdict"]
+                files = [row for row in _verdict_files(asked) if row.shows == "verdict"]
                 for path in formats.write_files(verdict, files, folder):
                     written.append(path)
                 if page := _page(asked):
@@ -217,7 +217,7 @@ def _table_flags() -> str:
     return formats.flags([row for row in formats.with_flag("two dumps") if row.shows == "rows"])
 
 
-def _of_the_verdict(asked: Sequence[Format]) -> list[Format]:
+def _verdict_files(asked: Sequence[Format]) -> list[Format]:
     """The files of the verdict itself, in the order of the table."""
     wanted = [*asked, *formats.always("verdict")]
     return [row for row in formats.FORMATS if row in wanted and row.shows in ("verdict", "page")]
@@ -300,11 +300,11 @@ def _write_page(
         source.close()
 
 
-def _kept() -> Kept:
-    from msprobe.view.kept import Kept
+def _kept() -> KeptSteps:
+    from msprobe.view.kept import KeptSteps
     from msprobe.view.steps_source import MOST_RECORDS
 
-    return Kept(MOST_RECORDS)
+    return KeptSteps(MOST_RECORDS)
 
 
 def _left_out(verdict: Verdict, steps: _Steps) -> str:

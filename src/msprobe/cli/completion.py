@@ -123,9 +123,9 @@ def _all() -> Iterator[tuple[str, list[argparse.Action]]]:
     """Every command under all of its names, with what its parser takes."""
     from msprobe.cli import commands
 
-    for one in commands.COMMANDS.values():
-        actions = commands.parser_of(one)._actions
-        for name in (one.name, *one.aliases):
+    for command in commands.COMMANDS.values():
+        actions = commands.parser_of(command)._actions
+        for name in (command.name, *command.aliases):
             yield name, actions
 
 
@@ -148,9 +148,9 @@ def _fish() -> Iterator[str]:
         )
         yield f"complete -c msprobe -n '{first}' -a {word} -d {_quoted(translated(about))}"
     within = " ".join(_family("monitor"))
-    for part, one in commands.family("monitor").items():
+    for part, command in commands.family("monitor").items():
         when = f"__fish_seen_subcommand_from monitor; and not __fish_seen_subcommand_from {within}"
-        yield f"complete -c msprobe -n '{when}' -a {part} -d {_quoted(translated(one.purpose))}"
+        yield f"complete -c msprobe -n '{when}' -a {part} -d {_quoted(translated(command.purpose))}"
     for action in top_parser()._actions:
         yield from _fish_option(first, action)
     for name, actions in _all():
@@ -165,7 +165,7 @@ def _fish() -> Iterator[str]:
 
 
 def _fish_option(when: str, action: argparse.Action) -> Iterator[str]:
-    names = [f"-l {one[2:]}" if one.startswith("--") else f"-s {one[1:]}" for one in _typed(action)]
+    names = [f"-l {spelling[2:]}" if spelling.startswith("--") else f"-s {spelling[1:]}" for spelling in _typed(action)]
     if names:
         takes = "" if action.nargs == 0 else " -r"
         if action.choices is not None:

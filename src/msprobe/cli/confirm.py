@@ -101,20 +101,20 @@ def _confirm(args: argparse.Namespace) -> int:
         raise InvalidInputError(said("confirm-script-failed", status))
     if not replaced:
         why = said("no-such-call-made")
-        if any(operation(one.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for one in named.entries):
+        if any(operation(entry.rpartition(".")[0].rpartition(".")[0]) in AVERAGING for entry in named.entries):
             why += said("averages-follow-later")
         say(translated(said("nothing-replaced", named.in_words, why)))
         return COULD_NOT
-    found = confirmed(named, Path(args.output_path))
+    confirmation = confirmed(named, Path(args.output_path))
     answers.note(
-        is_confirmed=found.is_confirmed,
-        status=found.verdict.status,
-        sentence=found.sentence(),
-        coverage=found.verdict.coverage.as_json(),
+        is_confirmed=confirmation.is_confirmed,
+        status=confirmation.verdict.status,
+        sentence=confirmation.sentence(),
+        coverage=confirmation.verdict.coverage.as_json(),
     )
     answers.wrote([args.output_path])
     if not args.quiet:
-        say(translated(found.sentence()))
-    if not found.is_confirmed and found.verdict.status != "incomparable":
+        say(translated(confirmation.sentence()))
+    if not confirmation.is_confirmed and confirmation.verdict.status != "incomparable":
         return FOUND
-    return found.verdict.exit_code
+    return confirmation.verdict.exit_code

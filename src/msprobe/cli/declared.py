@@ -37,7 +37,7 @@ DECLARED: tuple[Command, ...] = (
         "look",
         both("show what a dump contains", "显示 dump 的内容"),
         reads=both("a dump", "dump"),
-        found=both(
+        on_findings=both(
             "a step or rank of it cannot be read, or a rank is missing", "有 step 或 rank 无法读取，或缺少 rank"
         ),
     ),
@@ -57,7 +57,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("a dump", "dump"),
         writes=both("with -o: check.json", "给出 -o 时：check.json"),
         clean=both("nothing was found, or only what is harmless", "没有发现问题，或只有无害的"),
-        found=both("something was found", "发现了问题"),
+        on_findings=both("something was found", "发现了问题"),
         could_not=_NOT_ALL,
     ),
     Command(
@@ -70,7 +70,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("a dump", "dump"),
         writes="anomaly_analyze_*.json",
         clean=_CHECKED,
-        found=both("with --fail-on found: there is one", "给出 --fail-on found 时：存在 NaN 或无穷"),
+        on_findings=both("with --fail-on found: there is one", "给出 --fail-on found 时：存在 NaN 或无穷"),
         could_not=_NOT_ALL,
         aliases=("overflow_check",),
         published=True,
@@ -140,7 +140,7 @@ DECLARED: tuple[Command, ...] = (
             "they agree, or differ harmlessly (--fail-on changes that); a sheet is written",
             "两侧一致，或差异无害（可用 --fail-on 更改）；结果表已写出",
         ),
-        found=both("they differ", "两侧不同"),
+        on_findings=both("they differ", "两侧不同"),
         could_not=both(
             "they cannot be compared, or agree and not all of both was compared", "无法比对，或一致但没有全部比对"
         ),
@@ -154,7 +154,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("two folders of grad_probe", "两个 grad_probe 文件夹"),
         writes=both("gradients.html, verdict.csv", "gradients.html、verdict.csv"),
         clean=both("no gradient is suspicious", "没有可疑的梯度"),
-        found=both("some gradients are suspicious", "有可疑的梯度"),
+        on_findings=both("some gradients are suspicious", "有可疑的梯度"),
         could_not=both("none is suspicious and not all could be compared", "没有可疑的梯度，但未能全部比对"),
     ),
     Command(
@@ -180,7 +180,7 @@ DECLARED: tuple[Command, ...] = (
         ),
         writes=both("with -o: rollout.json, rollout.html", "给出 -o 时：rollout.json、rollout.html"),
         clean=both("they agree", "两侧一致"),
-        found=both("they differ", "两侧不同"),
+        on_findings=both("they differ", "两侧不同"),
         could_not=_NOT_ALL,
     ),
     Command(
@@ -194,7 +194,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("a dump with tensors and a script", "含张量的 dump 与脚本"),
         writes=both("a dump and verdict.json", "dump 与 verdict.json"),
         clean=both("they agree", "两侧一致"),
-        found=both("calls differ beyond rounding", "有调用的差异超出舍入误差"),
+        on_findings=both("calls differ beyond rounding", "有调用的差异超出舍入误差"),
         could_not=both(
             "they cannot be compared, or the script failed before anything was found",
             "无法比对，或脚本在发现问题之前失败",
@@ -211,7 +211,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("verdict.json and a script", "verdict.json 与脚本"),
         writes=both("a dump", "dump"),
         clean=both("they agree then, so this explains all", "替换后一致，即这一处解释了全部差异"),
-        found=both("they still differ", "仍然不同"),
+        on_findings=both("they still differ", "仍然不同"),
         could_not=both("they cannot be compared", "无法比对"),
     ),
     Command(
@@ -243,7 +243,7 @@ DECLARED: tuple[Command, ...] = (
         reads="dump.json",
         writes="accuracy_checking_*.csv",
         clean=_CHECKED,
-        found=_ERRORS,
+        on_findings=_ERRORS,
         aliases=("acc_check",),
         published=True,
     ),
@@ -255,7 +255,7 @@ DECLARED: tuple[Command, ...] = (
         reads="dump.json",
         writes="accuracy_checking_*.csv",
         clean=_CHECKED,
-        found=_ERRORS,
+        on_findings=_ERRORS,
         aliases=("multi_acc_check",),
         published=True,
     ),
@@ -267,7 +267,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("two files of run_ut", "run_ut 的两个文件"),
         writes="api_precision_compare_*.csv",
         clean=_CHECKED,
-        found=both("with --fail-on found: there are errors", "给出 --fail-on found 时：有错误"),
+        on_findings=both("with --fail-on found: there are errors", "给出 --fail-on found 时：有错误"),
         published=True,
     ),
     Command(
@@ -280,7 +280,7 @@ DECLARED: tuple[Command, ...] = (
         ),
         reads="dump.json",
         clean=_CHECKED,
-        found=both(
+        on_findings=both(
             "with --fail-on found: a call overflows on one side only", "给出 --fail-on found 时：有调用只在一侧溢出"
         ),
         could_not=both(
@@ -296,7 +296,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("nothing", "无"),
         writes="accuracy_checking_*.csv",
         clean=both("no errors", "没有错误"),
-        found=both("there are errors", "有错误"),
+        on_findings=both("there are errors", "有错误"),
     ),
     Command(
         "monitor watch",
@@ -319,7 +319,7 @@ DECLARED: tuple[Command, ...] = (
             "rules were checked on all ranks and runs, and there are no alerts (with -s: none in these steps)",
             "规则检查了所有 rank 与运行，没有告警（给出 -s 时：这些 step 没有）",
         ),
-        found=both(
+        on_findings=both(
             "there are alerts, or ranks that held the same numbers no longer do",
             "有告警，或原本数值相同的 rank 不再相同",
         ),
@@ -336,7 +336,7 @@ DECLARED: tuple[Command, ...] = (
         both("name the first step at which two trainings differ", "指出两次训练首个不同的 step"),
         reads=both("two monitored runs", "两次被监控的运行"),
         clean=both("no step differs", "没有不同的 step"),
-        found=both("a step differs", "有不同的 step"),
+        on_findings=both("a step differs", "有不同的 step"),
         could_not=both(
             "no step differs in what was compared, and a rank, a run, a quantity or steps in between were not compared",
             "已比对的内容中没有不同的 step，但有 rank、运行、量或中间的 step 没有比对",
@@ -380,7 +380,7 @@ DECLARED: tuple[Command, ...] = (
         reads=both("two packs, two checkpoints or two logs", "两个配置包、两个检查点或两份日志"),
         writes=both("a pack, or the differences", "配置包，或差异"),
         clean=both("nothing that matters differs, or a pack was written", "没有重要的差异，或配置包已写出"),
-        found=both("something that matters differs", "有重要的差异"),
+        on_findings=both("something that matters differs", "有重要的差异"),
         could_not=both(
             "nothing differs in what was read, and not all of the input was read",
             "读取的内容没有差异，但输入没有全部读取",
@@ -397,7 +397,7 @@ DECLARED: tuple[Command, ...] = (
         ),
         reads=both("nothing", "无"),
         clean=both("no errors", "没有错误"),
-        found=both("there are errors", "有错误"),
+        on_findings=both("there are errors", "有错误"),
     ),
     Command(
         "demo",

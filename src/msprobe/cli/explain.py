@@ -51,13 +51,13 @@ def execute(args: argparse.Namespace) -> int:
         for message in MESSAGES.values():
             say(f"{message.code}  {message.name:<38}  {_shortened(message.text(asked))}".rstrip())
         return 0
-    found = [find(code) for code in args.code]
-    unknown = [code for code, message in zip(args.code, found, strict=True) if message is None]
+    messages_found = [find(code) for code in args.code]
+    unknown = [code for code, message in zip(args.code, messages_found, strict=True) if message is None]
     if unknown:
         known = [*MESSAGES, *(message.name for message in MESSAGES.values())]
         meant = did_you_mean(unknown[0], known) or said("explain-lists-codes")
         raise UsageError(said("message-unknown", ", ".join(map(repr, unknown)), meant))
-    messages = [message for message in found if message is not None]
+    messages = [message for message in messages_found if message is not None]
     answers.note(messages=[_facts(message, asked) for message in messages])
     say("\n\n".join("\n".join(_lines(message, asked)) for message in messages))
     return 0
@@ -92,11 +92,11 @@ def _lines(message: Message, language: Language) -> list[str]:
         "usual cause": topic["cause"],
         "to do": topic["advice"],
     }
-    found = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
+    printed = [f"{message.code} {message.name} ({in_language(message.severity, language)})"]
     for label, text in rows.items():
         first = f"  {in_language(label, language)}"
-        found += lines(text, _WIDTH, f"{first}{' ' * (15 - columns(first))}", " " * 15)
-    return found
+        printed += lines(text, _WIDTH, f"{first}{' ' * (15 - columns(first))}", " " * 15)
+    return printed
 
 
 def _shortened(text: str) -> str:

@@ -109,17 +109,17 @@ def _execute(args: argparse.Namespace) -> int:
         quiet=True,
     )
     answers.wrote(result.written)
-    answers.note(problems=[one.line for one in result.problems], notes=list(result.notes))
+    answers.note(problems=[problem.line for problem in result.problems], notes=list(result.notes))
     say(_printable(translated(result.line)))
     # One line for each parameter, the first one has been printed.
-    seen = {(one.rank, one.parameter) for one in result.problems[:1]}
+    seen = {(problem.rank, problem.parameter) for problem in result.problems[:1]}
     further = 0
-    for one in result.problems:
-        if (one.rank, one.parameter) not in seen:
-            seen.add((one.rank, one.parameter))
+    for problem in result.problems:
+        if (problem.rank, problem.parameter) not in seen:
+            seen.add((problem.rank, problem.parameter))
             further += 1
             if further <= _FURTHER:
-                say("  " + _printable(translated(said("then-problem", one.line))))
+                say("  " + _printable(translated(said("then-problem", problem.line))))
     if further > _FURTHER:
         say("  " + translated(said("more-in-verdict-csv", further - _FURTHER)))
     for note in result.notes[:20]:
@@ -132,4 +132,4 @@ def _execute(args: argparse.Namespace) -> int:
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

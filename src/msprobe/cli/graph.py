@@ -161,4 +161,4 @@ def carry_out(request: GraphRequest, jobs: int | None) -> int:
         log.info(said("graph-written", file))
     if not graphs.coverage.is_complete:
         log.warning(graphs.coverage.sentence())
-    return graphs.coverage.status(found=False)
+    return graphs.coverage.status(has_findings=False)

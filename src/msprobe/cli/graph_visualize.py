@@ -10,7 +10,7 @@ from msprobe.foreign.console import say
 from msprobe.messages import both, joined, said
 
 if TYPE_CHECKING:
-    from msprobe.graph.merge.layout import Layout
+    from msprobe.graph.merge.layout import ParallelLayout
     from msprobe.graph.request import GraphRequest
 
 _SIZES = {
@@ -134,10 +134,10 @@ def _with_progress(request: GraphRequest, jobs: int | None) -> int:
     return status
 
 
-def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
+def _layouts(args: argparse.Namespace) -> tuple[ParallelLayout, ...]:
     """The layouts of the sides. Raises UsageError or InvalidInputError."""
     from msprobe.cli.parser import UsageError
-    from msprobe.graph.merge.layout import Layout
+    from msprobe.graph.merge.layout import ParallelLayout
 
     if args.rank_size is None:
         given = [f"--{name}" for name in list(_SIZES)[1:] if getattr(args, name) is not None]
@@ -148,7 +148,7 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
     if missing:
         raise UsageError(said("rank-size-needs-more", joined(" and ", missing), "is" if len(missing) == 1 else "are"))
     sides = 1 if args.golden_path is None else 2
-    found = []
+    layouts = []
     for side, where in zip(range(sides), ("--target_path", "--golden_path"), strict=False):
         fields = {}
         for name in _SIZES:
@@ -159,5 +159,5 @@ def _layouts(args: argparse.Namespace) -> tuple[Layout, ...]:
                 word = said("one-value") if sides == 1 else said("a-value-for-each-side")
                 raise UsageError(said("rank-size-values", name, word, len(values)))
             fields[name] = values[side]
-        found.append(Layout.of(fields, where))
-    return tuple(found)
+        layouts.append(ParallelLayout.of(fields, where))
+    return tuple(layouts)

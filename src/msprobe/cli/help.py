@@ -30,16 +30,16 @@ def execute(args: argparse.Namespace) -> int:
 
     if not args.command:
         say(top_help(args.all), end="")
-        answers.note(commands={name: one.purpose for name, one in commands.COMMANDS.items()})
+        answers.note(commands={name: command.purpose for name, command in commands.COMMANDS.items()})
         return 0
     refuse_unused({"--all": args.all}, both("it is for the list of all commands", "它用于列出全部命令"))
     name = " ".join([commands.named(args.command[0]), *args.command[1:]])
     if commands.family(name):
         say(family_help(name))
         return 0
-    found = commands.ALIASES.get(name, name)
-    if found not in commands.COMMANDS:
+    command = commands.ALIASES.get(name, name)
+    if command not in commands.COMMANDS:
         meant = did_you_mean(name, [*commands.COMMANDS, *commands.ALIASES])
         raise UsageError(said("command-unknown", name, meant or said("help-lists-commands")))
-    say(commands.parser_of(commands.COMMANDS[found], name).format_help(), end="")
+    say(commands.parser_of(commands.COMMANDS[command], name).format_help(), end="")
     return 0

@@ -51,4 +51,4 @@ def execute(args: argparse.Namespace) -> int:
     say(f"merged results: {path} ({counted})")
     if not covered.is_complete:
         say(translated(covered.sentence("merged")))
-    return covered.status(found=False)
+    return covered.status(has_findings=False)

@@ -119,12 +119,12 @@ def execute(args: argparse.Namespace) -> int:
 
 def _status(answer: OverflowAnswer, fail_on: str) -> int:
     """0 whatever was found, but with ``--fail-on found``; 2 where nothing was and not all of the dump was searched."""
-    found = bool(answer.nodes)
-    return CLEAN if found and fail_on == "never" else answer.coverage.status(found)
+    has_nodes = bool(answer.nodes)
+    return CLEAN if has_nodes and fail_on == "never" else answer.coverage.status(has_nodes)
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    from msprobe.diagnose.check.bad_values import Limits
+    from msprobe.diagnose.check.bad_values import GrowthLimits
     from msprobe.diagnose.check.first_overflow import Asked
 
     numbers: dict[str, float | None] = {}
@@ -140,7 +140,7 @@ def _asked(args: argparse.Namespace) -> Asked:
             problems.append(said("limit-not-above-zero", name, repr(text)))
     if problems:
         raise UsageError(joined(" ", problems))
-    limits = Limits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
+    limits = GrowthLimits(args.treat_neg_inf == "bad", numbers["threshold"], numbers["growth"])
     return Asked(limits, args.all_steps, args.partial)
 
 

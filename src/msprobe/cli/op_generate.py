@@ -136,8 +136,8 @@ def execute(args: argparse.Namespace) -> int:
     if (args.config_input is None) == (args.dump is None):
         raise UsageError(said("op-generate-source"))
     if args.config_input is not None:
-        of_dump = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
-        given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in of_dump}
+        dump_options = ("api", "propagation", "seed", "device", "load", "reference", "control", "data_in_files")
+        given = {f"--{name.replace('_', '-')}": getattr(args, name) not in (None, "", False) for name in dump_options}
         refuse_unused(
             given,
             both("only for --dump; with -i, the file describes the script", "只用于 --dump；使用 -i 时由文件说明脚本"),
@@ -203,7 +203,7 @@ def write_and_run(
     if not written.coverage.is_complete:
         say(clean(translated(written.coverage.sentence("reproduced"))))
     status = run_script(written.path, args.minimize, hint, requests.framework != "mindspore")
-    return status or written.coverage.status(found=False)
+    return status or written.coverage.status(has_findings=False)
 
 
 def _demand_plain(device: ScriptWords, args: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ def finding_number(text: str) -> int:
 
 def finding_numbers(text: str) -> list[int]:
     """Which findings of a verdict are meant, with commas, each once."""
-    return list(dict.fromkeys(finding_number(one.strip()) for one in text.split(",")))
+    return list(dict.fromkeys(finding_number(number.strip()) for number in text.split(",")))
 
 
 class Parser(argparse.ArgumentParser):
@@ -101,14 +101,14 @@ class Parser(argparse.ArgumentParser):
         """Parse these words; ``intermixed``: options may stand between the positional ones. Raises SystemExit."""
         self._given = words
         try:
-            found, left = self.parse_known_intermixed_args(words) if intermixed else self.parse_known_args(words)
+            namespace, left = self.parse_known_intermixed_args(words) if intermixed else self.parse_known_args(words)
         except argparse.ArgumentError as problem:
             self._refuse_unknown(words)
             self._end(message_of_option(problem))
         if left:
             self._refuse_unknown(left)
             self._end(said("one-argument-too-many", left[0]))
-        return found
+        return namespace
 
     def error(self, message: str) -> NoReturn:
         """Print the message and end with status 2. An unknown option goes first: it explains the rest."""

@@ -180,19 +180,19 @@ def _read(args: argparse.Namespace) -> tuple[Responses, Responses, Responses | N
     """The files that are given; all that is wrong with them at once."""
     from msprobe.rollout.responses import read_responses
 
-    found: list[Responses] = []
+    sides: list[Responses] = []
     problems: list[MsprobeError] = []
     wanted = [(args.log_probs[0], "engine"), (args.log_probs[1], "trainer")]
     wanted += [(args.prefill, "engine")] if args.prefill is not None else []
     for path, side in wanted:
         try:
-            found.append(read_responses(path, "engine" if side == "engine" else "trainer"))
+            sides.append(read_responses(path, "engine" if side == "engine" else "trainer"))
         except MsprobeError as problem:
-            if problem.message not in [one.message for one in problems]:
+            if problem.message not in [mistake.message for mistake in problems]:
                 problems.append(problem)
     if problems:
-        raise type(problems[0])(joined(" ", (one.message for one in problems))) from problems[0]
-    engine, trainer = found[0], found[1]
+        raise type(problems[0])(joined(" ", (mistake.message for mistake in problems))) from problems[0]
+    engine, trainer = sides[0], sides[1]
     if engine.field == trainer.field and os.path.realpath(engine.path) == os.path.realpath(trainer.path):
         raise InvalidInputError(said("rollout-one-field", engine.field, engine.path))
-    return engine, trainer, found[2] if len(found) > 2 else None
+    return engine, trainer, sides[2] if len(sides) > 2 else None

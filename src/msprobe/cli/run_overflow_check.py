@@ -95,43 +95,45 @@ def execute(args: argparse.Namespace) -> int:
     executor_of(candidate)
     requests = open_requests(args.api_info_file)
     demand_calls(requests, None)
-    of_mindspore = requests.framework == "mindspore"
-    if of_mindspore and args.candidate:
+    is_mindspore = requests.framework == "mindspore"
+    if is_mindspore and args.candidate:
         raise UsageError(said("overflow-candidate-of-mindspore"))
-    kind = "mindspore overflow" if of_mindspore else "overflow"
+    kind = "mindspore overflow" if is_mindspore else "overflow"
     task = Task(str(Path(args.api_info_file).absolute()), candidate=candidate, seed=args.seed, kind=kind)
     keys = [key for key in requests.keys if not Selection().refuse(key, _SKIPPED)]
-    if of_mindspore:
+    if is_mindspore:
         keys = [key for key in keys if mindspore_rows.is_checked(key)]
-    found: dict[str, list[str]] = {}
+    keys_by_word: dict[str, list[str]] = {}
     skipped: list[NotRead] = []
     with Pool([task], args.timeout) as pool:
         for answer in pool.answers([(key, False) for key in keys]):
             noted = answer.notes or [said("one-call-skipped", answer.key, answer.result[3])]
-            found.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
+            keys_by_word.setdefault(answer.result[1] if answer.notes else SKIPPED, []).append(answer.key)
             if not answer.notes:
                 skipped.append(NotRead(answer.key, clean(str(answer.result[3]))))
             log.info(clean(noted[0]))
     if not requests.part.complete:
         skipped.append(NotRead(said("after-end-of-dump"), said("was-not-recorded")))
-    covered = Coverage({"calls": sum(map(len, found.values())) - len(found.get(SKIPPED, ()))}, tuple(skipped))
-    answers.whole(json.dumps({"version": 1, "calls": found, "coverage": covered.as_json()}, indent=1))
-    log.info(clean(_in_all(found)))
+    covered = Coverage(
+        {"calls": sum(map(len, keys_by_word.values())) - len(keys_by_word.get(SKIPPED, ()))}, tuple(skipped)
+    )
+    answers.whole(json.dumps({"version": 1, "calls": keys_by_word, "coverage": covered.as_json()}, indent=1))
+    log.info(clean(_in_all(keys_by_word)))
     if not covered.is_complete:
         log.warning(covered.sentence("checked"))
     log.info("Successfully completed run_overflow_check")
-    is_found = bool(found.get(ABNORMAL))
+    is_found = bool(keys_by_word.get(ABNORMAL))
     return CLEAN if is_found and args.fail_on == "never" else covered.status(is_found)
 
 
-def _in_all(found: Mapping[str, Sequence[str]]) -> str:
+def _in_all(keys_by_word: Mapping[str, Sequence[str]]) -> str:
     """All of it in a sentence, with the calls that matter by name. The calls that do not overflow are normal, too."""
     from msprobe.precheck.job import ABNORMAL, NORMAL, SKIPPED
 
     def named(word: str) -> str:
-        names = found.get(word, ())
+        names = keys_by_word.get(word, ())
         more = ", ..." if len(names) > _MOST_NAMED else ""
         return f"{len(names)} ({', '.join(names[:_MOST_NAMED])}{more})" if names else "0"
 
-    calls = sum(map(len, found.values()))
-    return said("overflow-in-all", calls, named(ABNORMAL), named(NORMAL), len(found.get(SKIPPED, ())))
+    calls = sum(map(len, keys_by_word.values()))
+    return said("overflow-in-all", calls, named(ABNORMAL), named(NORMAL), len(keys_by_word.get(SKIPPED, ())))

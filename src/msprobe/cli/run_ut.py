@@ -293,7 +293,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     if ranks < 1:
         raise UsageError(said("online-ranks-too-few"))
     refuse_unused(
-        _of_a_dump(args),
+        _dump_options(args),
         both("only for the calls of a dump, and this check is online", "只用于 dump 的调用，而这是在线检查"),
     )
     demand_control(args.control, args.standard)
@@ -319,7 +319,7 @@ def _check_online(args: argparse.Namespace, settings: Settings, workers: int) ->
     return int(bool(report.failed or report.unchecked) and args.fail_on != "never")
 
 
-def _of_a_dump(args: argparse.Namespace) -> dict[str, object]:
+def _dump_options(args: argparse.Namespace) -> dict[str, object]:
     """The options that an online check does not know, and what is given of them."""
     return {
         "-save_error_data": args.save_error_data,

@@ -33,15 +33,15 @@ def runs_of(args: argparse.Namespace, given: Sequence[str]) -> list[str]:
             both[place] = left.pop(0)
     if left:
         raise UsageError(said("one-run-too-many", left[0]))
-    found = [run for run in both if run is not None]
+    named_runs = [run for run in both if run is not None]
     if both[0] is None:
         raise UsageError(said("reference-without-candidate"))
-    return found
+    return named_runs
 
 
 def two_runs(args: argparse.Namespace, given: Sequence[str], what: str = "runs") -> tuple[str, str]:
     """Exactly two of them. Raises UsageError."""
-    found = runs_of(args, given)
-    if len(found) != 2:
-        raise UsageError(said("two-runs-needed", what, len(found)))
-    return found[0], found[1]
+    runs = runs_of(args, given)
+    if len(runs) != 2:
+        raise UsageError(said("two-runs-needed", what, len(runs)))
+    return runs[0], runs[1]

@@ -39,8 +39,8 @@ def modern_spellings(names: Iterable[str]) -> list[str]:
     long = [name for name in given if name.startswith("--")]
     if not long:
         long = [f"-{name}" for name in given if len(name) > 2]
-    found = [f"--{name[2:].replace('_', '-')}" for name in long]
-    return [name for name in dict.fromkeys(found) if name not in given]
+    spellings = [f"--{name[2:].replace('_', '-')}" for name in long]
+    return [name for name in dict.fromkeys(spellings) if name not in given]
 
 
 def shown(names: Iterable[str]) -> list[str]:
@@ -57,12 +57,12 @@ def others(names: Iterable[str]) -> list[str]:
     given = list(names)
     best = shown(given)
     alike = {name.replace("_", "-") for name in best}
-    found = []
+    other_names = []
     for name in given:
         if name not in best and name.replace("_", "-") not in alike:
-            found.append(name)
+            other_names.append(name)
             alike.add(name.replace("_", "-"))
-    return found
+    return other_names
 
 
 def settle(parser: argparse.ArgumentParser) -> None:
@@ -77,13 +77,13 @@ def settle(parser: argparse.ArgumentParser) -> None:
 
 def filled(text: str, width: int, indent: str = "") -> str:
     """Paragraphs of prose in lines of so many columns; lists and examples stay as they are."""
-    found = []
+    paragraphs = []
     for paragraph in text.strip("\n").split("\n\n"):
         given = paragraph.splitlines()
         if all(columns(line) > _LONG for line in given[:-1]):
             paragraph = "\n".join(lines(" ".join(given), width, indent, indent))
-        found.append(paragraph)
-    return "\n\n".join(found)
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 class Help(argparse.RawDescriptionHelpFormatter):

@@ -83,7 +83,7 @@ def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[
             try:
                 part = dump.part(step, rank)
                 try:
-                    found = summarise(part)
+                    summary = summarise(part)
                 finally:
                     part.close()
             except BudgetError:
@@ -92,14 +92,14 @@ def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[
                 print_line(said("place-and-problem", _place(step, rank), problem.message))
                 unread.append(in_words(step, rank, problem.message))
                 continue
-            parts.append(found)
-            about = (found.task, found.level, found.framework)
+            parts.append(summary)
+            about = (summary.task, summary.level, summary.framework)
             if about != shown:
                 task, level, framework = map(_clean, about)
                 print_line(said("dump-recorded-as", _clean(str(dump.path)), task, level, framework))
                 print_line(_HEAD)
                 shown = about
-            for line in lines(found):
+            for line in lines(summary):
                 print_line(line)
     return parts, unread
 
@@ -120,9 +120,9 @@ def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) ->
 def _print_origins(parts: Sequence[PartSummary], print_line: Callable[[str], None]) -> None:
     """Say of each rank whose steps come from several runs of the program which of them do."""
     origins: dict[int | str, dict[tuple[str, object], list[int]]] = {}
-    for found in parts:
-        if found.process and found.step is not None:
-            origins.setdefault(found.rank, {}).setdefault(found.process, []).append(found.step)
+    for summary in parts:
+        if summary.process and summary.step is not None:
+            origins.setdefault(summary.rank, {}).setdefault(summary.process, []).append(summary.step)
     for rank, steps in origins.items():
         if len(steps) > 1:
             runs = joined(
@@ -135,8 +135,8 @@ def _as_json(part: PartSummary) -> dict[str, object]:
     """Numbers that JSON does not know become their words."""
     from msprobe.diagnose.findings import plain
 
-    found: dict[str, object] = plain({**asdict(part), "process": part.process and list(map(str, part.process))})
-    return found
+    record: dict[str, object] = plain({**asdict(part), "process": part.process and list(map(str, part.process))})
+    return record
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def summarise(part: DumpPart) -> PartSummary:
     kinds = Counter(map(kind_of, names))
     families = Counter(name.split(".", 1)[0] for name in names if kind_of(name) == "forward")
     tensors = part.tensors()
-    bad = _of_data(part, tensors, not_finite_rows(tensors))
+    bad = _data_rows(part, tensors, not_finite_rows(tensors))
     in_order = _in_order(tensors, bad)
     wrong = _beyond_masks(tensors, in_order)
     return PartSummary(
@@ -251,7 +251,7 @@ def _further(tensors: Columns, column: FurtherColumn) -> FurtherSummary:
     return FurtherSummary(name, recorded, least, median, greatest, _first(tensors, [top]))
 
 
-def _of_data(part: DumpPart, tensors: Columns, rows: list[int]) -> list[int]:
+def _data_rows(part: DumpPart, tensors: Columns, rows: list[int]) -> list[int]:
     """The rows whose tensor somebody has written: what stood in memory before is no data."""
     if not rows:
         return rows
@@ -295,29 +295,31 @@ def _first(tensors: Columns, rows: list[int]) -> str | None:
     return f"{tensors.entry[rows[0]]} {tensors.slot[rows[0]]}".rstrip() if rows else None
 
 
-def lines(found: PartSummary) -> Iterator[str]:
+def lines(summary: PartSummary) -> Iterator[str]:
     """The row of the table, and below it what is worth knowing of this part."""
-    counts = found.kinds
-    numbers = [(found.records, 8), (counts["forward"], 8), (counts["backward"], 8)]
-    numbers += [(counts["parameters_grad"], 10), (found.tensors, 8), (found.not_finite, 8)]
+    counts = summary.kinds
+    numbers = [(summary.records, 8), (counts["forward"], 8), (counts["backward"], 8)]
+    numbers += [(counts["parameters_grad"], 10), (summary.tensors, 8), (summary.not_finite, 8)]
     row = "  ".join(f"{number:>{width}}" for number, width in numbers)
-    yield f"{_place(found.step, found.rank)} {row}  {_size_text(found.size):>9}"
+    yield f"{_place(summary.step, summary.rank)} {row}  {_size_text(summary.size):>9}"
     if counts["debug"]:
         yield _INDENT + said("saved-variables", counts["debug"])
-    if found.families:
-        parts = ", ".join(f"{_clean(name)} {count}" for name, count in found.families.items())
+    if summary.families:
+        parts = ", ".join(f"{_clean(name)} {count}" for name, count in summary.families.items())
         yield _INDENT + said("forward-families", parts)
-    if found.first_not_finite is not None and found.masked:
-        yield _INDENT + said("masked-on-purpose", _clean(found.first_not_finite))
-    elif found.first_not_finite is not None:
-        yield _INDENT + said("first-nan-or-inf", _clean(found.first_not_finite))
-    for one in found.further:
+    if summary.first_not_finite is not None and summary.masked:
+        yield _INDENT + said("masked-on-purpose", _clean(summary.first_not_finite))
+    elif summary.first_not_finite is not None:
+        yield _INDENT + said("first-nan-or-inf", _clean(summary.first_not_finite))
+    for statistic in summary.further:
         spread = said("none-of-them-finite")
-        if one.place is not None:
-            spread = said("spread-of-statistic", one.least, one.greatest, one.median, _clean(one.place))
-        yield _INDENT + said("statistic-of-tensors", one.name, one.tensors, spread)
-    if not found.complete:
-        yield _INDENT + (said("part-interrupted-losing", found.lost) if found.lost else said("part-interrupted"))
+        if statistic.place is not None:
+            spread = said(
+                "spread-of-statistic", statistic.least, statistic.greatest, statistic.median, _clean(statistic.place)
+            )
+        yield _INDENT + said("statistic-of-tensors", statistic.name, statistic.tensors, spread)
+    if not summary.complete:
+        yield _INDENT + (said("part-interrupted-losing", summary.lost) if summary.lost else said("part-interrupted"))
 
 
 def _place(step: int | None, rank: int | str) -> str:

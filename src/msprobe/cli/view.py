@@ -168,7 +168,7 @@ def _write(source: PageSource, file: Path) -> int:
     covered = _coverage(source)
     if not covered.is_complete:
         say(clean(translated(covered.sentence("shown"))))
-    return covered.status(found=False)
+    return covered.status(has_findings=False)
 
 
 def _coverage(source: PageSource) -> Coverage:

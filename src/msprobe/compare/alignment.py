@@ -30,21 +30,21 @@ def align(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]
     numbers: dict[Hashable, int] = {}
     left = [numbers.setdefault(item, len(numbers)) for item in a]
     right = [numbers.setdefault(item, len(numbers)) for item in b]
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     todo = [(0, len(left), 0, len(right))]
     while todo:
         a0, a1, b0, b1 = todo.pop()
         while a0 < a1 and b0 < b1 and left[a0] == right[b0]:
-            found.append((a0, b0))
+            pairs.append((a0, b0))
             a0, b0 = a0 + 1, b0 + 1
         while a0 < a1 and b0 < b1 and left[a1 - 1] == right[b1 - 1]:
             a1, b1 = a1 - 1, b1 - 1
-            found.append((a1, b1))
+            pairs.append((a1, b1))
         if a0 == a1 or b0 == b1:
             continue
         anchors = _unique_anchors(left, right, (a0, a1, b0, b1), 1)
         if not anchors and (a1 - a0) * (b1 - b0) <= _MOST_BITS:
-            found += [(a0 + i, b0 + j) for i, j in _common_subsequence(left[a0:a1], right[b0:b1])]
+            pairs += [(a0 + i, b0 + j) for i, j in _common_subsequence(left[a0:a1], right[b0:b1])]
             continue
         for run in _RUNS:
             if anchors:
@@ -57,11 +57,11 @@ def align(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]
             continue
         for i, j in anchors:
             todo.append((a0, i, b0, j))
-            found.append((i, j))
+            pairs.append((i, j))
             a0, b0 = i + 1, j + 1
         todo.append((a0, a1, b0, b1))
-    found.sort()
-    return found
+    pairs.sort()
+    return pairs
 
 
 def _unique_anchors(a: list[int], b: list[int], block: tuple[int, int, int, int], run: int) -> list[tuple[int, int]]:
@@ -110,7 +110,7 @@ def _common_subsequence(a: list[int], b: list[int]) -> list[tuple[int, int]]:
         row = ((row + hit) | (row - hit)) & full
         rows.append(row)
     # Bit i of row j is 0 where a[:i + 1] has one common element more with b[:j] than a[:i].
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     i, j = len(a), len(b)
     while i and j:
         if rows[j] >> (i - 1) & 1:
@@ -118,6 +118,6 @@ def _common_subsequence(a: list[int], b: list[int]) -> list[tuple[int, int]]:
         elif not rows[j - 1] >> (i - 1) & 1:
             j -= 1
         else:
-            found.append((i - 1, j - 1))
+            pairs.append((i - 1, j - 1))
             i, j = i - 1, j - 1
-    return found[::-1]
+    return pairs[::-1]

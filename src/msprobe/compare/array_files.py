@@ -51,13 +51,13 @@ def compare_array_files(candidate: Path | None, reference: Path | None) -> FileP
         return FilePair(_side(ours), _side(theirs), (None,) * 6, "", joined(" ", notes))
     try:
         if ours.shape != theirs.shape:
-            found = all_six("shape unmatched", said("tensor-shapes-differ", list(ours.shape), list(theirs.shape)))
+            measures = all_six("shape unmatched", said("tensor-shapes-differ", list(ours.shape), list(theirs.shape)))
         else:
-            found = measure_tensors(ours, theirs)
+            measures = measure_tensors(ours, theirs)
         if ours.dtype != theirs.dtype:
             notes.append(said("element-types-differ", ours.dtype.name, theirs.dtype.name))
         return FilePair(
-            _side(ours), _side(theirs), _plain(found), _accuracy(found), joined(" ", (*found.notes, *notes))
+            _side(ours), _side(theirs), _plain(measures), _accuracy(measures), joined(" ", (*measures.notes, *notes))
         )
     except OSError as problem:  # a mapped file on a disk that fails
         return FilePair(FileSide(), FileSide(), (None,) * 6, "", said("files-cannot-be-read", problem))
@@ -89,11 +89,11 @@ def _statistics(array: Array) -> Statistics:
         return float(wide.max()), float(wide.min()), float(wide.mean()), norm
 
 
-def _plain(found: TensorMeasures) -> tuple[float | str | None, ...]:
+def _plain(measures: TensorMeasures) -> tuple[float | str | None, ...]:
     """The measures, without the words that say that there is none."""
-    return tuple(None if value in _WORDS_FOR_NOTHING else value for value in found.values)
+    return tuple(None if value in _WORDS_FOR_NOTHING else value for value in measures.values)
 
 
-def _accuracy(found: TensorMeasures) -> str:
-    word = verdicts.accuracy(found)
+def _accuracy(measures: TensorMeasures) -> str:
+    word = verdicts.accuracy(measures)
     return "" if word == verdicts.NONE else word

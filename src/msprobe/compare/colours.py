@@ -115,23 +115,23 @@ def _nonfinite(measures: StatisticMeasures) -> Mask:
     new_nan = (np.isnan(ours) & measures.comparable[:2] & ~np.isnan(theirs)).any(axis=0)
     both_nan = np.isnan(measures.candidate) & np.isnan(measures.reference)
     same = (measures.candidate == measures.reference) | both_nan | ~measures.comparable
-    found: Mask = (infinite & ~(same.all(axis=0) & measures.comparable.any(axis=0))) | new_nan
-    return found
+    mask: Mask = (infinite & ~(same.all(axis=0) & measures.comparable.any(axis=0))) | new_nan
+    return mask
 
 
 def _has_extremes(rows: Rows, measures: StatisticMeasures) -> Mask:
     """Both maxima are numbers or booleans."""
     ours = rows.numeric(0) | (rows.kind(0) == BOOL)
-    found: Mask = ours & ~np.isnan(measures.candidate[0]) & ~np.isnan(measures.reference[0])
-    return found
+    mask: Mask = ours & ~np.isnan(measures.candidate[0]) & ~np.isnan(measures.reference[0])
+    return mask
 
 
 def _magnitude(rows: Rows, given: Mask, error: Numbers) -> Mask:
     """The error of an output is ten times that of an input; errors below 1 count as 1."""
     with np.errstate(all="ignore"):
         order = np.log10(np.maximum(np.abs(error), 1.0))
-    found: Mask = order - _least(rows, given, order) >= 1.0
-    return found
+    mask: Mask = order - _least(rows, given, order) >= 1.0
+    return mask
 
 
 def _least(rows: Rows, chosen: Mask, values: Numbers) -> Numbers:
@@ -149,8 +149,8 @@ def _reduce(rows: Rows, reduce: np.ufunc, values: Numbers, nothing: float) -> Nu
         return values
     starts = rows.starts
     reduced = reduce.reduceat(values, starts)
-    found: Numbers = np.repeat(np.where(reduced == nothing, np.nan, reduced), np.diff(np.append(starts, len(rows))))
-    return found
+    numbers: Numbers = np.repeat(np.where(reduced == nothing, np.nan, reduced), np.diff(np.append(starts, len(rows))))
+    return numbers
 
 
 def _collect(rows: int, red: Sequence[tuple[str, Mask]], yellow: Sequence[tuple[str, Mask]]) -> Colouring:

@@ -82,5 +82,5 @@ def read_compare_file(document: Document, name: str) -> CompareFile:
     if read.mistakes:
         wrong_path = any(mistake.kind == "path" for mistake in read.mistakes)
         raise_mistakes(read.mistakes, name, InvalidPathError if wrong_path else InvalidArgumentError)
-    found: CompareFile = read.value
-    return found
+    compare_file: CompareFile = read.value
+    return compare_file

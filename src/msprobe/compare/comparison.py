@@ -11,14 +11,14 @@ import numpy.typing as npt
 from msprobe import log
 from msprobe.compare import verdicts
 from msprobe.compare.colours import Colouring, colour_statistics, colour_tensors
-from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, Pairing, agreement, match, match_records
+from msprobe.compare.matching import DIFFERENT, Agreement, NameMapping, RowPairing, agreement, match, match_records
 from msprobe.compare.measures_statistics import StatisticMeasures, statistic_measures
 from msprobe.compare.measures_tensor import Form, TensorMeasures
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import NO_DIGEST, Numbers, Rows, read_rows
 from msprobe.compare.task import Mode, check_tasks, mode_of
-from msprobe.compare.values_of_pair import NO_PARTNER, Measures, Prepare, measure_values
+from msprobe.compare.values_of_pair import NO_PARTNER, PairMeasures, Prepare, measure_values
 from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
@@ -29,7 +29,7 @@ FindRecords = Callable[[DumpPart, DumpPart], Mapping[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class RowComparison:
     """Two parts side by side; the columns are as long as ``candidate``.
 
     ``verdict`` has the word of the sheet for each row, ``messages`` the sentences of rows that need some.
@@ -40,7 +40,7 @@ class Comparison:
     parts: tuple[DumpPart, DumpPart]
     candidate: Rows
     reference: Rows
-    pairing: Pairing
+    pairing: RowPairing
     agreement: Agreement
     statistics: StatisticMeasures
     tensors: list[TensorMeasures] | None
@@ -70,7 +70,7 @@ def compare_parts(
     prepare: Prepare | None = None,
     own: OwnMetrics | None = None,
     by_statistics: bool = False,
-) -> Comparison:
+) -> RowComparison:
     """Compare two parts. Rows are paired by name where neither ``find_names`` nor, after it,
     ``find_records`` is given; ``jobs`` threads read and measure values
     by the formulas of ``form``, after ``prepare`` had them; ``own`` adds metrics of the user.
@@ -97,7 +97,7 @@ def compare_parts(
     statistics = statistic_measures(ours, theirs, pairing)
     tensors = None
     if mode == "tensor":
-        measures = Measures(form, prepare, own, names.views)
+        measures = PairMeasures(form, prepare, own, names.views)
         tensors = measure_values(ours, theirs, pairing, agree, (candidate, reference), measures, jobs)
     return _judge(mode, (candidate, reference), ours, theirs, pairing, agree, statistics, tensors)
 
@@ -113,20 +113,20 @@ def _judge(
     parts: tuple[DumpPart, DumpPart],
     ours: Rows,
     theirs: Rows,
-    pairing: Pairing,
+    pairing: RowPairing,
     agree: Agreement,
     statistics: StatisticMeasures,
     tensors: list[TensorMeasures] | None,
-) -> Comparison:
+) -> RowComparison:
     messages: dict[int, list[str]] = {}
     rows = len(ours)
     failing = np.zeros(rows, np.bool_)
     colouring = Colouring(np.zeros(rows, np.uint8), {})
     if tensors is not None:
-        verdict = [verdicts.accuracy(found) for found in tensors]
-        for row, found in enumerate(tensors):
-            if found.notes:
-                messages[row] = list(found.notes)
+        verdict = [verdicts.accuracy(measured) for measured in tensors]
+        for row, measured in enumerate(tensors):
+            if measured.notes:
+                messages[row] = list(measured.notes)
         for row in np.flatnonzero(statistics.new_nonfinite).tolist():
             if verdict[row] in (verdicts.NONE, verdicts.YES):
                 verdict[row] = verdicts.NO
@@ -145,7 +145,7 @@ def _judge(
     _add_common_messages(ours, theirs, pairing, agree, mode, messages)
     for row, reasons in colouring.reasons.items():
         messages.setdefault(row, []).extend(reasons)
-    return Comparison(
+    return RowComparison(
         mode, parts, ours, theirs, pairing, agree, statistics, tensors, verdict, messages, colouring, failing
     )
 
@@ -162,7 +162,7 @@ def _columns_of(tensors: list[TensorMeasures]) -> tuple[Numbers, Numbers, Number
     return values[:, 0], values[:, 1], values[:, 2]
 
 
-def _digest_verdicts(ours: Rows, theirs: Rows, pairing: Pairing, shapes: npt.NDArray[np.bool_]) -> list[str]:
+def _digest_verdicts(ours: Rows, theirs: Rows, pairing: RowPairing, shapes: npt.NDArray[np.bool_]) -> list[str]:
     """Equal bytes of another shape are another tensor."""
     return [
         verdicts.DIFFERENT
@@ -172,14 +172,14 @@ def _digest_verdicts(ours: Rows, theirs: Rows, pairing: Pairing, shapes: npt.NDA
     ]
 
 
-def _shape_failures(pairing: Pairing, agree: Agreement) -> npt.NDArray[np.bool_]:
+def _shape_failures(pairing: RowPairing, agree: Agreement) -> npt.NDArray[np.bool_]:
     """Partners of another shape, or of which one is null."""
-    found: npt.NDArray[np.bool_] = pairing.matched & (~agree.shape | agree.null)
-    return found
+    failed: npt.NDArray[np.bool_] = pairing.matched & (~agree.shape | agree.null)
+    return failed
 
 
 def _statistics_verdicts(
-    pairing: Pairing,
+    pairing: RowPairing,
     agree: Agreement,
     statistics: StatisticMeasures,
     messages: dict[int, list[str]],
@@ -189,18 +189,18 @@ def _statistics_verdicts(
     beyond = statistics.beyond_noise
     new_nonfinite = statistics.new_nonfinite
     for row in np.flatnonzero(statistics.warning).tolist():
-        of_row = messages.setdefault(row, [])
+        row_messages = messages.setdefault(row, [])
         if new_nonfinite[row]:
-            of_row.append(said("target-not-finite"))
+            row_messages.append(said("target-not-finite"))
         else:
-            of_row.append(said("check-this-api"))
+            row_messages.append(said("check-this-api"))
             if not beyond[row]:
-                of_row.append(said("within-rounding-of-inputs"))
+                row_messages.append(said("within-rounding-of-inputs"))
     return list(map(str, verdict))
 
 
 def _add_common_messages(
-    ours: Rows, theirs: Rows, pairing: Pairing, agree: Agreement, mode: Mode, messages: dict[int, list[str]]
+    ours: Rows, theirs: Rows, pairing: RowPairing, agree: Agreement, mode: Mode, messages: dict[int, list[str]]
 ) -> None:
     partner = pairing.partner
     if mode != "tensor":

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.rows import OUTPUT, Rows
@@ -58,7 +58,7 @@ class FirstDifference:
     time: int
 
 
-def calls_of(comparison: Comparison) -> list[RankCall]:
+def calls_of(comparison: RowComparison) -> list[RankCall]:
     """The calls of one rank in their order, without those whose results mean nothing."""
     ours = comparison.candidate
     differ = differing_rows(comparison)
@@ -75,7 +75,7 @@ def calls_of(comparison: Comparison) -> list[RankCall]:
     return calls
 
 
-def differing_rows(comparison: Comparison) -> Mask:
+def differing_rows(comparison: RowComparison) -> Mask:
     """Results of calls of which a statistic is off by more than half of the reference's, or the digest differs."""
     ours = comparison.candidate
     made = (ours.state == OUTPUT) & comparison.pairing.matched
@@ -85,14 +85,14 @@ def differing_rows(comparison: Comparison) -> Mask:
         extra = np.array([slot in ("output.4", "output.5") for slot in ours.slot], np.bool_)
         made &= ~(attention[ours.entry] & extra)
     if comparison.mode == "md5":
-        found = made & np.array([word == DIFFERENT for word in comparison.verdict], np.bool_)
+        is_different = made & np.array([word == DIFFERENT for word in comparison.verdict], np.bool_)
     else:
         measures = comparison.statistics
         with np.errstate(invalid="ignore"):
             relative = np.where(measures.difference == 0, 0.0, measures.relative)
             off = (measures.comparable & (relative > _MOST_RELATIVE)).any(axis=0)
-        found = made & (off | measures.new_nonfinite | ~comparison.agreement.shape)
-    return np.asarray(found)
+        is_different = made & (off | measures.new_nonfinite | ~comparison.agreement.shape)
+    return np.asarray(is_different)
 
 
 def is_communication(name: str) -> bool:
@@ -100,14 +100,14 @@ def is_communication(name: str) -> bool:
     return _COMMUNICATION.match(name) is not None
 
 
-def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Speaks:
+def participants(comparison: RowComparison, ranks: Sequence[str], rank: str) -> Speaks:
     """For each communication of a rank its kind and the ranks it speaks with, itself included.
 
     A call that names neither group nor partner speaks with all ranks.
     """
     rows, part = comparison.candidate, comparison.parts[0]
     known = {_number_of(name): name for name in ranks}
-    found: Speaks = {}
+    speakers: Speaks = {}
     ends = np.append(rows.starts, len(rows))[1:]
     for first, end in zip(rows.starts.tolist(), ends.tolist(), strict=True):
         name = rows.entries[int(rows.entry[first])]
@@ -119,8 +119,8 @@ def participants(comparison: Comparison, ranks: Sequence[str], rank: str) -> Spe
         speaks = {known[number] for number in numbers if number in known}
         if not speaks:
             speaks = set(ranks) if kind.lstrip("i") not in _PARTNER_SLOTS else set()
-        found[name] = (kind.lstrip("i_"), frozenset(speaks | {rank}))
-    return found
+        speakers[name] = (kind.lstrip("i_"), frozenset(speaks | {rank}))
+    return speakers
 
 
 def _partners(rows: Rows, places: range, kind: str) -> list[int]:
@@ -203,20 +203,20 @@ def _times(count: int, after: Mapping[int, int]) -> list[int]:
     return times
 
 
-def first_differences(comparisons: Mapping[str, Comparison]) -> list[FirstDifference]:
+def first_differences(comparisons: Mapping[str, RowComparison]) -> list[FirstDifference]:
     """The calls that differ first, one of each rank that has one so early; empty if nothing differs."""
     calls = {rank: calls_of(comparison) for rank, comparison in comparisons.items()}
     ranks = list(calls)
     speaks = {rank: participants(comparison, ranks, rank) for rank, comparison in comparisons.items()}
     times = communication_times(calls, speaks)
-    found = []
+    differences = []
     for rank, own in calls.items():
         for call, time in zip(own, times[rank], strict=True):
             if call.differs:
                 # A communication comes after all calls of its time, on whatever rank.
-                found.append(((time, call.communication), FirstDifference(rank, call.name, time)))
+                differences.append(((time, call.communication), FirstDifference(rank, call.name, time)))
                 break
-    if not found:
+    if not differences:
         return []
-    least = min(key for key, _ in found)
-    return [difference for key, difference in found if key == least]
+    least = min(key for key, _ in differences)
+    return [difference for key, difference in differences if key == least]

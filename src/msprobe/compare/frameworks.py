@@ -25,8 +25,8 @@ def framework_of(part: DumpPart) -> Framework:
     """
     named = part.header.get("framework")
     if named in FRAMEWORKS:
-        found: Framework = named
-        return found
+        known: Framework = named
+        return known
     for _, record in part.records():
         kind = _first_type(record)
         if kind is not None:
@@ -61,4 +61,4 @@ def _first_type(value: Any) -> str | None:
         items = value
     else:
         return None
-    return next((found for item in items if (found := _first_type(item)) is not None), None)
+    return next((type_name for item in items if (type_name := _first_type(item)) is not None), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.entry_names import read_name
 from msprobe.compare.matching import SAME
 from msprobe.compare.measures_tensor import NOT_AVAILABLE, SHAPE_UNMATCHED, UNSUPPORTED
@@ -17,7 +17,7 @@ from msprobe.compare.rows import GRADIENT, INPUT, OUTPUT, PARAMETER, Numbers
 from msprobe.compare.values_of_pair import is_unreadable
 from msprobe.messages import Wording, both
 
-Found = dict[int, list[str]]
+RowSentences = dict[int, list[str]]
 
 _NO_INPUT_RULES = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
 _NOT_JUDGED = frozenset(
@@ -56,59 +56,59 @@ ALONE = both("warning: The bench has no such row.", "warning: 标杆侧没有这
 PLACES = both("error: NaN or infinities are not at the same places.", "error: 两侧 NaN 或无穷的位置不同。")
 
 
-def indicators(comparison: Comparison) -> Found:
+def indicators(comparison: RowComparison) -> RowSentences:
     """The sentences of each row that has some."""
-    found: Found = {}
+    sentences: RowSentences = {}
     judged = _judged(comparison)
     if comparison.mode == "md5":
-        _digests(comparison, found)
+        _digests(comparison, sentences)
     else:
-        _say(found, NONFINITE, judged & comparison.statistics.new_nonfinite)
+        _say(sentences, NONFINITE, judged & comparison.statistics.new_nonfinite)
         if comparison.mode == "tensor":
-            _tensor_rules(comparison, judged, found)
+            _tensor_rules(comparison, judged, sentences)
         else:
-            _statistics_rules(comparison, judged, found)
-        _common_rules(comparison, judged, found)
-    return found
+            _statistics_rules(comparison, judged, sentences)
+        _common_rules(comparison, judged, sentences)
+    return sentences
 
 
-def _say(found: Found, sentence: str, where: npt.NDArray[np.bool_]) -> None:
+def _say(sentences: RowSentences, sentence: str, where: npt.NDArray[np.bool_]) -> None:
     for row in np.flatnonzero(where).tolist():
-        found.setdefault(row, []).append(sentence)
+        sentences.setdefault(row, []).append(sentence)
 
 
-def _judged(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _judged(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     ours = comparison.candidate
     words = [read_name(name).stem.rpartition(".")[2] not in _NOT_JUDGED for name in ours.entries]
     kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
     return kept & comparison.pairing.matched
 
 
-def _digests(comparison: Comparison, found: Found) -> None:
+def _digests(comparison: RowComparison, sentences: RowSentences) -> None:
     words = np.array([word == "Different" for word in comparison.verdict], np.bool_)
-    _say(found, DIGEST, words)
-    _say(found, ALONE, ~comparison.pairing.matched)
+    _say(sentences, DIGEST, words)
+    _say(sentences, ALONE, ~comparison.pairing.matched)
 
 
-def _common_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+def _common_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     ours, theirs = comparison.candidate, comparison.reference
     if not len(theirs):
         return
     partner = np.where(comparison.pairing.matched, comparison.pairing.partner, 0)
-    _say(found, GRAD, judged & (ours.requires_grad != theirs.requires_grad[partner]))
+    _say(sentences, GRAD, judged & (ours.requires_grad != theirs.requires_grad[partner]))
     values = judged & ~ours.is_tensor & comparison.agreement.shape & ~comparison.agreement.null
     rows = np.flatnonzero(values).tolist()
     differ = np.zeros(len(ours), np.bool_)
     slices = [word == "slice" for word in ours.dtypes]
     for row in rows:
         differ[row] = ours.md5[row] != theirs.md5[int(partner[row])] and not slices[ours.dtype[row]]
-    _say(found, SCALAR, differ)
-    _say(found, DTYPE, judged & (comparison.agreement.dtype != SAME))
-    _say(found, SHAPE, judged & ~comparison.agreement.shape)
-    _say(found, ALONE, ~comparison.pairing.matched)
+    _say(sentences, SCALAR, differ)
+    _say(sentences, DTYPE, judged & (comparison.agreement.dtype != SAME))
+    _say(sentences, SHAPE, judged & ~comparison.agreement.shape)
+    _say(sentences, ALONE, ~comparison.pairing.matched)
 
 
-def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+def _statistics_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     measures = comparison.statistics
     with np.errstate(all="ignore"):
         error = np.where(measures.comparable[3], measures.relative[3] / 100.0, np.nan)
@@ -117,20 +117,20 @@ def _statistics_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], fou
     given, made = _largest(comparison, error, _in(comparison)), _largest(comparison, error, _out(comparison))
     usable = judged & _input_rules(comparison) & _first_outputs(comparison)
     with np.errstate(all="ignore"):
-        _say(found, NORM, usable & (given < 0.1) & (made > 0.5))
+        _say(sentences, NORM, usable & (given < 0.1) & (made > 0.5))
         grew = np.where(given == 0, made > 0.1, np.isfinite(made) & (made > 10 * given))
-        _say(found, NORM_GREW, usable & ~np.isnan(given) & grew & np.isfinite(made))
+        _say(sentences, NORM_GREW, usable & ~np.isnan(given) & grew & np.isfinite(made))
 
 
-def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: Found) -> None:
+def _tensor_rules(comparison: RowComparison, judged: npt.NDArray[np.bool_], sentences: RowSentences) -> None:
     tensors = comparison.tensors or []
     for row, measured in enumerate(tensors):
         if measured.cosine == UNSUPPORTED and any(map(is_unreadable, measured.notes)):
-            found.setdefault(row, []).extend(Wording("{}: {}", "warning", note) for note in measured.notes)
+            sentences.setdefault(row, []).extend(Wording("{}: {}", "warning", note) for note in measured.notes)
         elif measured.cosine == NOT_AVAILABLE:
-            found.setdefault(row, []).append(PLACES)
+            sentences.setdefault(row, []).append(PLACES)
         elif measured.cosine == SHAPE_UNMATCHED and comparison.agreement.shape[row]:
-            found.setdefault(row, []).append(SHAPE)
+            sentences.setdefault(row, []).append(SHAPE)
     nan = float("nan")
     numbers = np.array(
         [[value if isinstance(value, float) else nan for value in (m.cosine, m.one_thousandth)] for m in tensors]
@@ -142,42 +142,42 @@ def _tensor_rules(comparison: Comparison, judged: npt.NDArray[np.bool_], found: 
     # Inputs that cannot be compared are taken to agree: then the output is to blame.
     least_in = np.where(np.isnan(least_in), 1.0, least_in)
     with np.errstate(all="ignore"):
-        _say(found, RATIO, usable & (least_in > 0.9) & (least_out < 0.1))
-        _say(found, COSINE, usable & (cosine_in > 0.9) & (cosine_in - cosine_out > 0.1))
+        _say(sentences, RATIO, usable & (least_in > 0.9) & (least_out < 0.1))
+        _say(sentences, COSINE, usable & (cosine_in > 0.9) & (cosine_in - cosine_out > 0.1))
 
 
-def _in(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _in(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     state = comparison.candidate.state
-    found: npt.NDArray[np.bool_] = ((state == INPUT) | (state == PARAMETER)) & comparison.candidate.is_tensor
-    return found
+    is_input: npt.NDArray[np.bool_] = ((state == INPUT) | (state == PARAMETER)) & comparison.candidate.is_tensor
+    return is_input
 
 
-def _out(comparison: Comparison) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = comparison.candidate.state == OUTPUT
-    return found
+def _out(comparison: RowComparison) -> npt.NDArray[np.bool_]:
+    is_output: npt.NDArray[np.bool_] = comparison.candidate.state == OUTPUT
+    return is_output
 
 
-def _input_rules(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _input_rules(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     """Rows of records that are judged by what goes into them."""
     ours = comparison.candidate
     words = [read_name(name).stem.rpartition(".")[2] not in _NO_INPUT_RULES for name in ours.entries]
     kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
-    found: npt.NDArray[np.bool_] = kept & (ours.state != GRADIENT)
-    return found
+    chosen: npt.NDArray[np.bool_] = kept & (ours.state != GRADIENT)
+    return chosen
 
 
-def _first_outputs(comparison: Comparison) -> npt.NDArray[np.bool_]:
+def _first_outputs(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     """The first output of each record, which bears what is said of all."""
     ours = comparison.candidate
     rows = np.flatnonzero(ours.state == OUTPUT)
-    found = np.zeros(len(ours), np.bool_)
+    is_first = np.zeros(len(ours), np.bool_)
     if len(rows):
         entries = ours.entry[rows]
-        found[rows[np.concatenate(([True], entries[1:] != entries[:-1]))]] = True
-    return found
+        is_first[rows[np.concatenate(([True], entries[1:] != entries[:-1]))]] = True
+    return is_first
 
 
-def _largest(comparison: Comparison, values: Numbers, chosen: npt.NDArray[np.bool_]) -> Numbers:
+def _largest(comparison: RowComparison, values: Numbers, chosen: npt.NDArray[np.bool_]) -> Numbers:
     """For each row the largest of the chosen values of its record, NaN if there is none."""
     ours = comparison.candidate
     if not len(ours):
@@ -185,5 +185,5 @@ def _largest(comparison: Comparison, values: Numbers, chosen: npt.NDArray[np.boo
     known = np.where(chosen & ~np.isnan(values), values, -np.inf)
     reduced = np.maximum.reduceat(known, ours.starts)
     lengths = np.diff(np.append(ours.starts, len(ours)))
-    found: Numbers = np.repeat(np.where(reduced == -np.inf, np.nan, reduced), lengths)
-    return found
+    largest: Numbers = np.repeat(np.where(reduced == -np.inf, np.nan, reduced), lengths)
+    return largest

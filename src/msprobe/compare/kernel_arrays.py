@@ -72,26 +72,26 @@ def items_of(path: StrPath) -> dict[Key, Item]:
         dump = open_dump(folder)
     except MsprobeError:
         dump = None
-    found = list(_of_files(folder)) if dump is None else []
+    files = list(_arrays_in_files(folder)) if dump is None else []
     if dump is not None:
         for part in dump.parts():
             place = f"step{part.step}/rank{part.rank} "
-            found += [((place, name), Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
-    if not found:
+            files += [((place, name), Item(name, _reader(part.tensor_path(name)))) for name in _files_of(part)]
+    if not files:
         raise PathError(said("no-kernel-files", folder))
     counts: dict[tuple[str, str], int] = defaultdict(int)
     keys: dict[Key, Item] = {}
-    for base, item in found:
+    for base, item in files:
         keys[(*base, counts[base])] = item
         counts[base] += 1
     return keys
 
 
-_Found = tuple[tuple[str, str], Item]
+_PlacedItem = tuple[tuple[str, str], Item]
 
 
-def _of_files(folder: Path) -> Iterator[_Found]:
-    found: list[tuple[int, str, _Found]] = []
+def _arrays_in_files(folder: Path) -> Iterator[_PlacedItem]:
+    files: list[tuple[int, str, _PlacedItem]] = []
     names = RealNames()
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -101,10 +101,10 @@ def _of_files(folder: Path) -> Iterator[_Found]:
             match = _CONVERTED.fullmatch(real.removesuffix(path.suffix))
             base = (match["op"], match["io"]) if match else (str(path.relative_to(folder).with_suffix("")), "")
             time = int(match["time"]) if match else 0
-            found.append((time, path.name, (base, Item(path.name, _reader(path)))))
+            files.append((time, path.name, (base, Item(path.name, _reader(path)))))
         elif _RAW.fullmatch(real):
-            found += _of_raw(path, real)
-    yield from (one for *_, one in sorted(found, key=lambda one: one[:2]))
+            files += _arrays_in_raw(path, real)
+    yield from (item for *_, item in sorted(files, key=lambda file: file[:2]))
 
 
 class RealNames:
@@ -125,7 +125,7 @@ class RealNames:
         return path.name if real is None or "/" in real or "\0" in real else f"{real}{kind}"
 
 
-def _of_raw(path: Path, real: str) -> Iterator[tuple[int, str, _Found]]:
+def _arrays_in_raw(path: Path, real: str) -> Iterator[tuple[int, str, _PlacedItem]]:
     words = real.split(".")
     op = ".".join(words[:2])
     time = max(int(word) for word in words[2:])
@@ -164,8 +164,8 @@ def _names_in(value: Any) -> Iterator[str]:
         value = value.values()
     elif not isinstance(value, list):
         return
-    for one in value:
-        yield from _names_in(one)
+    for item in value:
+        yield from _names_in(item)
 
 
 def compare_folders(candidate: StrPath, reference: StrPath) -> Iterator[KernelRow]:
@@ -207,10 +207,10 @@ def mean(array: Array) -> Any:
 
 def crc(array: Array) -> int:
     """CRC-32 of the elements in C order."""
-    found = 0
+    checksum = 0
     for piece in _pieces(array):
-        found = zlib.crc32(np.ascontiguousarray(piece).view(np.uint8).data, found)
-    return found
+        checksum = zlib.crc32(np.ascontiguousarray(piece).view(np.uint8).data, checksum)
+    return checksum
 
 
 def _pieces(array: Array) -> Iterator[Array]:

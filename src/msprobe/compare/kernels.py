@@ -64,17 +64,17 @@ def find_steps(base: Path, field: str) -> dict[KernelPlace, list[Path]]:
     if not base.is_dir():
         raise InvalidPathError(said("kernel-dump-folder-missing", field, base))
     base = base.absolute()
-    found: dict[KernelPlace, list[Path]] = defaultdict(list)
+    steps: dict[KernelPlace, list[Path]] = defaultdict(list)
     try:
         for folder in sorted(base.glob("*/*/*/*")):
             rank, step = _RANK.fullmatch(folder.parts[-4]), folder.name
             if rank is not None and step.isascii() and step.isdigit() and folder.is_dir():
-                found[int(rank.group(1)), int(step)].append(folder)
+                steps[int(rank.group(1)), int(step)].append(folder)
     except OSError as problem:
         raise PathError(said("folder-of-field-unreadable", field, base, problem.strerror)) from problem
-    if not found:
+    if not steps:
         raise InvalidPathError(said("no-kernel-dump-below", field, base))
-    return dict(found)
+    return dict(steps)
 
 
 def common_places(
@@ -109,33 +109,33 @@ def read_kernels(folders: Iterable[Path]) -> tuple[KernelFileKind, dict[Key, Ker
     Raises InvalidPathError if there is neither, InvalidInputError for a statistics file that is none.
     """
     places = list(folders)
-    arrays = [(number, found) for number, folder in enumerate(places) for found in _arrays(folder)]
+    arrays = [(number, entry) for number, folder in enumerate(places) for entry in _arrays(folder)]
     kind: KernelFileKind = "npy" if arrays else "statistic"
     if not arrays:
         for number, folder in enumerate(places):
             if (folder / STATISTICS_FILE).is_file():
-                arrays += [(number, found) for found in _statistics_rows(folder / STATISTICS_FILE)]
+                arrays += [(number, entry) for entry in _statistics_rows(folder / STATISTICS_FILE)]
     if not arrays:
         raise InvalidPathError(said("kernels-missing", places[0], STATISTICS_FILE))
     groups: dict[tuple[str, str, str, str], list[tuple[tuple[int, int, int], Kernel]]] = defaultdict(list)
     for place, (number, (base, time, kernel)) in enumerate(arrays):
         groups[base].append(((number, time, place), kernel))
-    found: dict[Key, Kernel] = {}
+    by_key: dict[Key, Kernel] = {}
     for base, kernels in groups.items():
         kernels.sort(key=lambda item: item[0])
         for count, (order, kernel) in enumerate(kernels):
-            found[(*base, count)] = replace(kernel, order=order)
-    return kind, found
+            by_key[(*base, count)] = replace(kernel, order=order)
+    return kind, by_key
 
 
 # Key but for the number, time, and the kernel, which gets its place among all later.
-_Found = tuple[tuple[str, str, str, str], int, Kernel]
+_PlacedKernel = tuple[tuple[str, str, str, str], int, Kernel]
 _NO_ORDER = (0, 0, 0)
 
 
-def _arrays(folder: Path) -> list[_Found]:
+def _arrays(folder: Path) -> list[_PlacedKernel]:
     real_names = long_names(folder / MAPPING_FILE)
-    found: list[_Found] = []
+    kernels: list[_PlacedKernel] = []
     strangers = 0
     for path in sorted(folder.glob("*.npy")):
         match = _KERNEL.fullmatch(real_names.get(path.name, path.name))
@@ -145,22 +145,22 @@ def _arrays(folder: Path) -> list[_Found]:
         # The type of the operator stands in front of its name, which may have dots.
         op = match["op"].partition(".")[2] or match["op"]
         base = (op, match["task"], match["io"], match["slot"])
-        found.append((base, int(match["time"]), Kernel(str(path), path, _NO_ORDER)))
+        kernels.append((base, int(match["time"]), Kernel(str(path), path, _NO_ORDER)))
     if strangers:
         log.warning(said("files-without-kernel-name", strangers, folder))
-    return found
+    return kernels
 
 
 def long_names(path: Path) -> dict[str, str]:
     """Name of the file -> name of the kernel, both with ``.npy``, of a ``mapping.csv`` for names that were too long."""
     if not path.is_file():
         return {}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for row in _csv_rows(path):
         if len(row) >= 2:
             short, real = (name.strip() if name.strip().endswith(".npy") else f"{name.strip()}.npy" for name in row[:2])
-            found[short] = real
-    return found
+            names[short] = real
+    return names
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
@@ -173,7 +173,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
         raise InvalidInputError(said("csv-unreadable", path, problem)) from problem
 
 
-def _statistics_rows(path: Path) -> list[_Found]:
+def _statistics_rows(path: Path) -> list[_PlacedKernel]:
     rows = _csv_rows(path)
     header = [word.strip() for word in rows[0]] if rows else []
     missing = [word for word in (*_KEY_COLUMNS, "Data Type", "Shape") if word not in header]
@@ -181,7 +181,7 @@ def _statistics_rows(path: Path) -> list[_Found]:
         what = said("lacks-columns", ", ".join(missing)) if missing else said("has-columns", len(header))
         raise InvalidInputError(said("statistics-file-wrong", path, what, STATISTICS_FILE, _LEAST_COLUMNS))
     place = {word: number for number, word in enumerate(header)}
-    found: list[_Found] = []
+    kernels: list[_PlacedKernel] = []
     for number, row in enumerate(rows[1:], 2):
         if not row:
             continue
@@ -194,8 +194,8 @@ def _statistics_rows(path: Path) -> list[_Found]:
         side = FileSide(cell["Data Type"], cell["Shape"], statistics)
         name = f"{op}.{task}.{io}.{slot} {path}"
         time = int(cell["Timestamp"]) if cell["Timestamp"].isdigit() else number
-        found.append(((op, task, io, slot), time, Kernel(name, path, _NO_ORDER, side)))
-    return found
+        kernels.append(((op, task, io, slot), time, Kernel(name, path, _NO_ORDER, side)))
+    return kernels
 
 
 def _number(text: str) -> Number:

@@ -60,7 +60,7 @@ def pair_entries(candidate: Names, reference: Names, mapping: LayerMapping) -> d
     mine, theirs = _tree(candidate), _tree(reference)
     walk = _Walk(mine, theirs, mapping)
     reached: Counter[tuple[Path, str]] = Counter()
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     followers: list[tuple[str, EntryName]] = []
     for entry in mine.place:
         name = read_name(entry)
@@ -72,13 +72,13 @@ def pair_entries(candidate: Names, reference: Names, mapping: LayerMapping) -> d
         reached[key] += 1
         there = theirs.records.get(key, ())
         if number < len(there):
-            found[entry] = there[number]
+            pairs[entry] = there[number]
     for entry, name in followers:
-        partner = found.get(in_direction(name, "forward"))
+        partner = pairs.get(in_direction(name, "forward"))
         other = None if partner is None else in_direction(read_name(partner), "backward")
         if other is not None and other in theirs.place:
-            found[entry] = other
-    return found
+            pairs[entry] = other
+    return pairs
 
 
 class _Walk:
@@ -102,14 +102,14 @@ class _Walk:
 
     def _to(self, path: Path) -> Path:
         """The reference's place for a place; names without a rule stay."""
-        found = self._known.get(path)
-        if found is None:
-            way = next(self._ways(path), None)
-            found = (*self._to(path[:-1]), path[-1]) if way is None else (*self._to(way[0]), *way[1])
-            self._known[path] = found
-        return found
+        target = self._known.get(path)
+        if target is None:
+            rule = next(self._rules_ending_at(path), None)
+            target = (*self._to(path[:-1]), path[-1]) if rule is None else (*self._to(rule[0]), *rule[1])
+            self._known[path] = target
+        return target
 
-    def _ways(self, path: Path) -> Iterator[tuple[Path, Path]]:
+    def _rules_ending_at(self, path: Path) -> Iterator[tuple[Path, Path]]:
         """The rules that end at this place: the place they begin at, and what they lead to; longest keys first."""
         for start in range(len(path)):
             class_name = self._mine.classes.get(path[:start], "")
@@ -119,15 +119,15 @@ class _Walk:
 
     def _call(self, path: Path, name: EntryName) -> Path:
         """As :meth:`_to`; a function that is not there under its own name is looked for under the other's."""
-        found = self._to(path)
-        if found in self._there or found[-1] != path[-1]:
-            return found
+        target = self._to(path)
+        if target in self._there or target[-1] != path[-1]:
+            return target
         words = name.stem.split(".")
         for word in (torch_name(name.stem).rpartition(".")[2], words[1] if len(words) > 2 else "", path[-1].lower()):
-            other = (*found[:-1], word)
+            other = (*target[:-1], word)
             if word and other in self._there:
                 return other
-        return found
+        return target
 
 
 def _tree(part: Names) -> _Tree:
@@ -180,7 +180,7 @@ def called_function(stack: Sequence[str], own: str) -> str | None:
     made the call itself. ``stack`` begins at the innermost frame.
     """
     wrappers = [number for number, line in enumerate(stack) if "Template" in line]
-    found = None
+    called = None
     for line in stack[wrappers[-1] + 1 if wrappers else 0 :]:
         match = _FRAME.match(line)
         if match is None or _MACHINERY.search(match["file"]):
@@ -189,8 +189,8 @@ def called_function(stack: Sequence[str], own: str) -> str | None:
         if function in _MODULE_CODE or not _FRAMEWORK_FILE.search(match["file"]):
             break
         if function != own and "construct" not in function and "__call__" not in function:
-            found = function
-    return found
+            called = function
+    return called
 
 
 def _renumber(tree: _Tree) -> None:

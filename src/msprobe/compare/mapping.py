@@ -177,10 +177,10 @@ _Slots = Mapping[str, Mapping[str, str]]
 
 def _slots(rows: Rows) -> dict[str, dict[str, str]]:
     """For each record: slot -> name of the row."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    slots: dict[str, dict[str, str]] = defaultdict(dict)
     for name, entry, slot in zip(rows.name, _entries(rows), rows.slot, strict=True):
-        found[entry].setdefault(slot, name)
-    return found
+        slots[entry].setdefault(slot, name)
+    return slots
 
 
 def _slot_of(entry: str, slot: str, partner: str, mine: _Slots, theirs: _Slots) -> str | None:
@@ -246,23 +246,23 @@ def _short(stem: str) -> str:
 def _usable_pairs(mapping: ApiMapping, candidate: Rows, reference: Rows) -> dict[str, ApiPair]:
     """The pairs whose names occur on both sides, by the candidate's name; the first of several counts."""
     mine, theirs = _apis(candidate), _apis(reference)
-    found: dict[str, ApiPair] = {}
+    pairs: dict[str, ApiPair] = {}
     for pair in mapping.pairs:
         if pair.candidate not in mine:
             log.warning(said("api-mapping-not-in-candidate", pair.candidate))
         elif pair.reference not in theirs:
             log.warning(said("api-mapping-not-in-reference", pair.reference))
-        elif found.setdefault(pair.candidate, pair) is not pair:
+        elif pairs.setdefault(pair.candidate, pair) is not pair:
             log.warning(said("api-mapping-twice", pair.candidate))
-    return found
+    return pairs
 
 
 def api_pairs(mapping: ApiMapping) -> dict[str, ApiPair]:
     """The pairs of an api mapping by the candidate's name; the first of several counts."""
-    found: dict[str, ApiPair] = {}
+    by_candidate: dict[str, ApiPair] = {}
     for pair in mapping.pairs:
-        found.setdefault(pair.candidate, pair)
-    return found
+        by_candidate.setdefault(pair.candidate, pair)
+    return by_candidate
 
 
 def _apis(rows: Rows) -> set[str]:

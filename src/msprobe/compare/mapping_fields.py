@@ -49,8 +49,8 @@ def _expecting(expected: str) -> Callable[[Any], str]:
 
 
 def _sort(value: Any) -> str:
-    found = as_found(value)
-    return found if found == "nothing" else Wording("{} ({})", sort_of(value), found)
+    kind = as_found(value)
+    return kind if kind == "nothing" else Wording("{} ({})", sort_of(value), kind)
 
 
 def _object(members: str) -> Any:

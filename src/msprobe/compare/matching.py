@@ -28,7 +28,7 @@ _FLOATS = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Pairing:
+class RowPairing:
     """Which rows answer to each other.
 
     ``partner`` has the row of the reference for each row of the candidate, -1 where there is none.
@@ -42,8 +42,8 @@ class Pairing:
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
         """True for rows that have a partner."""
-        found: npt.NDArray[np.bool_] = self.partner >= 0
-        return found
+        matched: npt.NDArray[np.bool_] = self.partner >= 0
+        return matched
 
     @property
     def reference_only(self) -> npt.NDArray[np.int64]:
@@ -74,7 +74,7 @@ class NameMapping:
         return name if self.rename is None else self.rename(name)
 
 
-def match(candidate: Rows, reference: Rows, mapping: NameMapping | None = None) -> Pairing:
+def match(candidate: Rows, reference: Rows, mapping: NameMapping | None = None) -> RowPairing:
     """Pair rows by name, through ``mapping`` where there is one. Equal names are paired in their order."""
     names: list[str | None] = [*candidate.name]
     if mapping is not None:
@@ -84,10 +84,10 @@ def match(candidate: Rows, reference: Rows, mapping: NameMapping | None = None) 
     partner = np.array([-1 if name is None else get(name, -1) for name in names], np.int64)
     if len(where) < len(reference):
         _pair_repeated(names, reference, partner)
-    return Pairing(partner, np.zeros(len(candidate), np.bool_), len(reference))
+    return RowPairing(partner, np.zeros(len(candidate), np.bool_), len(reference))
 
 
-def match_records(candidate: Rows, reference: Rows, records: Mapping[str, str]) -> Pairing:
+def match_records(candidate: Rows, reference: Rows, records: Mapping[str, str]) -> RowPairing:
     """Pair rows by their place in records that answer to each other: ``records`` names that of the reference for one of
     the candidate.
     """
@@ -106,7 +106,7 @@ def match_records(candidate: Rows, reference: Rows, records: Mapping[str, str]) 
         place = slots.get(candidate.slot[row], -1)
         partner[row] = place
         fuzzy[row] = place >= 0 and candidate.name[row] != reference.name[place]
-    return Pairing(partner, fuzzy, len(reference))
+    return RowPairing(partner, fuzzy, len(reference))
 
 
 def _pair_repeated(names: Sequence[str | None], reference: Rows, partner: npt.NDArray[np.int64]) -> None:
@@ -137,7 +137,7 @@ class Agreement:
 
 
 def agreement(
-    candidate: Rows, reference: Rows, pairing: Pairing, cross_framework: bool = False, views: bool = False
+    candidate: Rows, reference: Rows, pairing: RowPairing, cross_framework: bool = False, views: bool = False
 ) -> Agreement:
     """Compare types and shapes of paired rows; ``cross_framework`` takes MindSpore and PyTorch names as one, ``views``
     shapes with as many elements.

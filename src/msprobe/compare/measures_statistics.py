@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.matching import Pairing
+from msprobe.compare.matching import RowPairing
 from msprobe.compare.number_types import epsilon_of
 from msprobe.compare.rows import WHOLE, Numbers, Rows
 
@@ -44,7 +44,7 @@ class StatisticMeasures:
     beyond_noise: Mask
 
 
-def statistic_measures(candidate: Rows, reference: Rows, pairing: Pairing) -> StatisticMeasures:
+def statistic_measures(candidate: Rows, reference: Rows, pairing: RowPairing) -> StatisticMeasures:
     """Measure all pairs; rows without a partner are not comparable."""
     matched = pairing.matched
     other = np.where(matched, pairing.partner, 0)
@@ -76,7 +76,7 @@ def statistic_measures(candidate: Rows, reference: Rows, pairing: Pairing) -> St
     )
 
 
-def _exact_differences(candidate: Rows, reference: Rows, pairing: Pairing, difference: Numbers) -> None:
+def _exact_differences(candidate: Rows, reference: Rows, pairing: RowPairing, difference: Numbers) -> None:
     """Subtract whole numbers that float64 cannot hold as whole numbers."""
     if not candidate.exact and not reference.exact:
         return
@@ -107,7 +107,7 @@ def _whole(rows: Rows, statistic: int, row: int) -> int | None:
 def _beyond_noise(
     candidate: Rows,
     reference: Rows,
-    pairing: Pairing,
+    pairing: RowPairing,
     ours: Numbers,
     theirs: Numbers,
     difference: Numbers,
@@ -119,9 +119,9 @@ def _beyond_noise(
     good as the rounding of what went into it.
     """
     rows = np.flatnonzero(large.any(axis=0))
-    found = np.zeros(len(candidate), np.bool_)
+    is_beyond = np.zeros(len(candidate), np.bool_)
     if not len(rows):
-        return found
+        return is_beyond
     rms = _rms(candidate)
     rms_there = _rms(reference)
     partner = pairing.partner
@@ -140,15 +140,15 @@ def _beyond_noise(
         size = np.abs(difference[statistic, rows])
         scale = np.where(np.isfinite(scales[statistic]), scales[statistic], 0.0)
         counts = (size > WARNING_RATIO * scale) & (size > floors[statistic])
-        found[rows] |= large[statistic, rows] & (counts | ~tensor)
-    return found
+        is_beyond[rows] |= large[statistic, rows] & (counts | ~tensor)
+    return is_beyond
 
 
 def _rms(rows: Rows) -> Numbers:
     """Root mean square of the elements, NaN where the norm is not known."""
-    found: Numbers = np.abs(rows.numbers[3]) / np.sqrt(np.maximum(rows.elements, 1))
-    found[~rows.is_tensor] = np.nan
-    return found
+    rms: Numbers = np.abs(rows.numbers[3]) / np.sqrt(np.maximum(rows.elements, 1))
+    rms[~rows.is_tensor] = np.nan
+    return rms
 
 
 def _largest_of_entry(rows: Rows, values: Numbers) -> Numbers:

@@ -93,10 +93,10 @@ def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") ->
                 UNSUPPORTED, UNSUPPORTED, NOT_A_NUMBER, NOT_A_NUMBER, UNSUPPORTED, UNSUPPORTED, (elsewhere,)
             )
         return all_six(NOT_AVAILABLE, elsewhere)
-    found = sums.measures(candidate.size)
+    measures = sums.measures(candidate.size)
     if not candidate.ndim or (form == "26.2" and candidate.size == 1):
         return replace(
-            found,
+            measures,
             cosine=UNSUPPORTED,
             euclidean=UNSUPPORTED,
             one_thousandth=UNSUPPORTED,
@@ -104,8 +104,8 @@ def measure_tensors(candidate: Array, reference: Array, form: Form = "8.1.1") ->
             notes=(said("single-value-measures"),),
         )
     if candidate.shape == (1,):
-        return replace(found, cosine=UNSUPPORTED, notes=(said("one-element-no-cosine"),))
-    return found
+        return replace(measures, cosine=UNSUPPORTED, notes=(said("one-element-no-cosine"),))
+    return measures
 
 
 def _same_bytes(candidate: Array, reference: Array) -> bool:
@@ -132,10 +132,10 @@ class _Scratch(threading.local):
 
     def get(self, name: str, dtype: np.dtype[Any], count: int) -> Array:
         """``count`` elements that nobody else uses under this name and type."""
-        found = self._known.get((name, dtype))
-        if found is None:
-            found = self._known[name, dtype] = np.empty(_PIECE, dtype)
-        return found[:count]
+        scratch = self._known.get((name, dtype))
+        if scratch is None:
+            scratch = self._known[name, dtype] = np.empty(_PIECE, dtype)
+        return scratch[:count]
 
 
 _scratch = _Scratch()
@@ -145,9 +145,9 @@ def _as(values: Array, dtype: np.dtype[Any], name: str) -> Array:
     """The values in another type; the same array where it has that type."""
     if values.dtype == dtype:
         return values
-    found = _scratch.get(name, dtype, values.size)
-    found[:] = values
-    return found
+    scratch = _scratch.get(name, dtype, values.size)
+    scratch[:] = values
+    return scratch
 
 
 class _Sums:

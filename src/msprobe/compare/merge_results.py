@@ -136,8 +136,8 @@ def read_merge_config(path: StrPath) -> MergeConfig:
     read = read_declared(_CONFIGURATION, source, "the configuration", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, MergeError)
-    found: _File = read.value
-    return MergeConfig(tuple(dict.fromkeys(found.api)), tuple(dict.fromkeys(found.compare_index or ())) or None)
+    fields: _File = read.value
+    return MergeConfig(tuple(dict.fromkeys(fields.api)), tuple(dict.fromkeys(fields.compare_index or ())) or None)
 
 
 def find_results(folder: StrPath) -> list[RankResult]:
@@ -152,20 +152,20 @@ def find_results(folder: StrPath) -> list[RankResult]:
         names = sorted(path.name for path in place.iterdir() if path.is_file())
     except OSError as problem:
         raise PathError(said("folder-unreadable", folder, problem.strerror)) from problem
-    found: dict[str, re.Match[str]] = {}
+    matches: dict[str, re.Match[str]] = {}
     for match in filter(None, map(_RESULT.fullmatch, names)):
         label = match["label"] if not match["rank"] else f"rank{int(match['rank'])}"
         # Of one time, csv and xlsx hold the same.
-        other = found.get(label)
+        other = matches.get(label)
         if other is not None:
-            older, newer = sorted((other, match), key=lambda one: (one["time"], one[0]))
+            older, newer = sorted((other, match), key=lambda match: (match["time"], match[0]))
             log.warning(said("several-results-of-rank", label, folder, newer[0], older[0]))
             match = newer
-        found[label] = match
-    if not found:
+        matches[label] = match
+    if not matches:
         raise MergeError(said("no-results-of-ranks", folder))
-    ordered = sorted(found, key=lambda label: (found[label]["rank"] != "", int(found[label]["rank"] or 0)))
-    return [RankResult(label, place / found[label][0]) for label in ordered]
+    ordered = sorted(matches, key=lambda label: (matches[label]["rank"] != "", int(matches[label]["rank"] or 0)))
+    return [RankResult(label, place / matches[label][0]) for label in ordered]
 
 
 def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[MergedMetric]:
@@ -326,8 +326,8 @@ def _xlsx_rows(path: Path) -> Iterator[Sequence[Cell]]:
         book = CalamineWorkbook.from_path(str(path))
         header: Sequence[Cell] | None = None
         for name in book.sheet_names:
-            for number, found in enumerate(book.get_sheet_by_name(name).iter_rows()):
-                row = [cell if isinstance(cell, (str, float, int)) else str(cell) for cell in found]
+            for number, cells in enumerate(book.get_sheet_by_name(name).iter_rows()):
+                row = [cell if isinstance(cell, (str, float, int)) else str(cell) for cell in cells]
                 if number == 0:
                     if header is not None and row != header:
                         raise MergeError(said("sheets-differ", path, name))

@@ -32,7 +32,7 @@ class _TwoSided(Declared):
     right_golden_tensor_map: _Map = Field({})
 
 
-_One = Annotated[
+_Factor = Annotated[
     _OneSided | None,
     demand((is_object, asks("must-be-object-with", ", ".join(_OneSided.model_fields)))),
 ]
@@ -43,8 +43,8 @@ _Two = Annotated[
 
 
 class _File(Declared):
-    right_matmul: _One = None
-    left_matmul: _One = None
+    right_matmul: _Factor = None
+    left_matmul: _Factor = None
     left_right_matmul: _Two = None
 
 

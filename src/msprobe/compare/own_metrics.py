@@ -91,20 +91,20 @@ def _load(path: Path) -> OwnMetric:
 
 
 def _function(module: ModuleType, name: str, path: Path) -> Callable[..., Any]:
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise InvalidInputError(said("metric-function-missing", path, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _cell(metric: OwnMetric, candidate: Array, reference: Array) -> Value:
     if candidate.shape != reference.shape:
         return UNSUPPORTED
     try:
-        found = metric.function(candidate, reference)
-        if isinstance(found, tuple) and found:
-            found = found[0]
-        return found if isinstance(found, str) else float(found)
+        measured = metric.function(candidate, reference)
+        if isinstance(measured, tuple) and measured:
+            measured = measured[0]
+        return measured if isinstance(measured, str) else float(measured)
     except Exception as problem:
         log.once(
             ("own metric", metric.path, type(problem)),

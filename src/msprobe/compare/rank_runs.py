@@ -24,7 +24,7 @@ def group_text(ranks: Any) -> Any:
 @lru_cache(64)
 def _text_of(ranks: tuple[int, ...]) -> str | None:
     """The runs of a group, which each of its calls on each rank asks for; None if its ranks do not ascend."""
-    return in_runs(ranks) if all(one < other for one, other in pairwise(ranks)) else None
+    return in_runs(ranks) if all(rank < other for rank, other in pairwise(ranks)) else None
 
 
 def in_runs(ranks: Sequence[int]) -> str:

@@ -27,7 +27,7 @@ from msprobe.store.part import DumpPart
 Codes = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.float64]
 
-STATISTICS = tuple(one.name for one in USUAL)
+STATISTICS = tuple(statistic.name for statistic in USUAL)
 _MAX, _MIN, _MEAN, _NORM = USUAL_KEYS
 # What a statistic is; a row packs the four in one number, three bits each, max lowest.
 FLOAT, WHOLE, NULL, BOOL, TEXT = range(5)
@@ -99,8 +99,8 @@ class Rows:
 
     def numeric(self, statistic: int) -> npt.NDArray[np.bool_]:
         """True where the statistic is a number (NaN and infinities too), and not a boolean."""
-        found: npt.NDArray[np.bool_] = self.kind(statistic) <= WHOLE
-        return found
+        numeric: npt.NDArray[np.bool_] = self.kind(statistic) <= WHOLE
+        return numeric
 
     @cached_property
     def is_tensor(self) -> npt.NDArray[np.bool_]:
@@ -122,10 +122,10 @@ def read_rows(part: DumpPart) -> Rows:
     Raises TooDeepError for values nested deeper than ten levels, DamagedDataError for a tensor whose description
     cannot be, and what the reader raises for broken files.
     """
-    found = _Collector(str(part.path))
+    collector = _Collector(str(part.path))
     for name, record in part.records():
-        found.add(name, record)
-    return found.finish()
+        collector.add(name, record)
+    return collector.finish()
 
 
 def slots_of(name: str, record: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -310,21 +310,21 @@ class _Collector:
         """The statistics of a tensor of which some are no floats."""
         row = len(self._name)
         kinds = 0
-        for statistic, found in enumerate(statistics):
+        for statistic, value in enumerate(statistics):
             number = _NAN
-            if isinstance(found, float):
-                number, kind = found, FLOAT
-            elif found is None:
+            if isinstance(value, float):
+                number, kind = value, FLOAT
+            elif value is None:
                 kind = NULL
-            elif isinstance(found, bool):
-                number, kind = float(found), BOOL
-            elif isinstance(found, int):
-                number, kind = _as_float(found), WHOLE
-                if not -_EXACT <= found <= _EXACT:
-                    self._exact[statistic, row] = found
-            elif isinstance(found, str) and found in _WORDS:
+            elif isinstance(value, bool):
+                number, kind = float(value), BOOL
+            elif isinstance(value, int):
+                number, kind = _as_float(value), WHOLE
+                if not -_EXACT <= value <= _EXACT:
+                    self._exact[statistic, row] = value
+            elif isinstance(value, str) and value in _WORDS:
                 # ``strict_json`` writes NaN and the infinities as strings.
-                number, kind = _WORDS[found], FLOAT
+                number, kind = _WORDS[value], FLOAT
             else:
                 raise DamagedDataError(
                     said(
@@ -333,7 +333,7 @@ class _Collector:
                         name,
                         slot or "its value",
                         STATISTICS[statistic],
-                        _said(found),
+                        _said(value),
                     )
                 )
             self._numbers.append(number)
@@ -374,9 +374,9 @@ class _Collector:
             return self._shape_code("None"), 0
         if not isinstance(shape, list) or any(type(length) is not int or length < 0 for length in shape):
             raise DamagedDataError(said("record-shape-wrong", self._path, name, slot or "its value", _said(shape)))
-        found = self._shape_code(str(shape)), min(prod(shape), (1 << 63) - 1)
-        self._shape_of[tuple(shape)] = found
-        return found
+        code_and_size = self._shape_code(str(shape)), min(prod(shape), (1 << 63) - 1)
+        self._shape_of[tuple(shape)] = code_and_size
+        return code_and_size
 
     def finish(self) -> Rows:
         return Rows(

@@ -101,8 +101,8 @@ def pair_ranks(candidate: Path, reference: Path, strict: bool) -> tuple[list[Ran
     if ours.keys() == theirs.keys():
         return [RankPair(ours[rank].name, ours[rank], theirs[rank]) for rank in ours], []
     if len(ours) == len(theirs) == 1:
-        (one,), (other,) = ours.values(), theirs.values()
-        return [RankPair(one.name, one, other)], []
+        (our_folder,), (other,) = ours.values(), theirs.values()
+        return [RankPair(our_folder.name, our_folder, other)], []
     lone = _say_missing(ours, theirs, candidate, reference)
     common = [rank for rank in ours if rank in theirs]
     if not common:
@@ -123,23 +123,23 @@ def _ranks(folder: Path, strict: bool) -> dict[int, Path]:
         entries = sorted(folder.iterdir())
     except OSError as problem:
         raise PathError(said("folder-unreadable", folder, reason_of(problem))) from problem
-    found = {}
+    folders = {}
     foreign = []
     for entry in entries:
         match = _RANK.fullmatch(entry.name)
         if match and entry.is_dir():
-            found[int(match.group(1) or -1)] = entry
+            folders[int(match.group(1) or -1)] = entry
         else:
             foreign.append(entry.name)
     if strict and foreign:
         raise InvalidPathError(said("not-rank-folders-only", folder, _listed(foreign), _hint(folder)))
-    if not found and not strict:
+    if not folders and not strict:
         processes = [entry for entry in entries if _PROCESS.fullmatch(entry.name) and entry.is_dir()]
         if len(processes) == 1:
-            found = {-1: processes[0]}
+            folders = {-1: processes[0]}
         elif files_of(folder):
-            found = {-1: folder}  # the folder of a rank itself
-    return dict(sorted(found.items()))
+            folders = {-1: folder}  # the folder of a rank itself
+    return dict(sorted(folders.items()))
 
 
 def _say_missing(

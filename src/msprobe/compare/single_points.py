@@ -38,7 +38,7 @@ def pair_points(candidate: Path, reference: Path, names: Mapping[str, str]) -> d
     ours, theirs = _groups(candidate, "npu_path"), _groups(reference, "bench_path")
     if not ours:
         raise InvalidPathError(said("no-npy-files", candidate))
-    found: dict[Path, list[PointPair]] = {}
+    by_folder: dict[Path, list[PointPair]] = {}
     for folder, groups in ours.items():
         others = theirs.get(folder, {})
         pairs: list[PointPair] = []
@@ -54,24 +54,24 @@ def pair_points(candidate: Path, reference: Path, names: Mapping[str, str]) -> d
         alone = [name for name in others if name not in used]
         if alone:
             log.warning(said("points-of-bench", folder, ", ".join(alone)))
-        found[folder] = pairs
+        by_folder[folder] = pairs
     for folder in theirs:
         if folder not in ours:
             log.warning(said("folder-of-bench", folder))
-    return found
+    return by_folder
 
 
 def _groups(base: Path, field: str) -> dict[Path, dict[str, list[Path]]]:
     """Sub-folder -> name -> its files, by their numbers."""
     if not base.is_dir():
         raise InvalidPathError(said("point-folder-missing", field, base))
-    found: dict[Path, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Path, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     try:
         for path in sorted(base.rglob("*.npy"), key=_order):
-            found[path.parent.relative_to(base)][point_name(path.name)].append(path)
+            groups[path.parent.relative_to(base)][point_name(path.name)].append(path)
     except OSError as problem:
         raise PathError(said("folder-of-field-unreadable", field, base, problem.strerror)) from problem
-    return {folder: dict(groups) for folder, groups in sorted(found.items())}
+    return {folder: dict(groups) for folder, groups in sorted(groups.items())}
 
 
 def point_name(file: str) -> str:

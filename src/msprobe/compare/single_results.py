@@ -65,15 +65,15 @@ def saved_arrays(folder: StrPath) -> dict[str, dict[ArrayPlace, Path]]:
     if not given.is_dir():
         raise PathError(said("single-save-missing", folder))
     data = given / "data" if (given / "data").is_dir() else given
-    found: dict[str, dict[ArrayPlace, Path]] = {}
+    by_name: dict[str, dict[ArrayPlace, Path]] = {}
     try:
         for key in sorted(path for path in data.iterdir() if path.is_dir()):
             arrays = {place: path for path in key.rglob("*.npy") if (place := _place(key, path)) is not None}
             if arrays:
-                found[key.name] = arrays
+                by_name[key.name] = arrays
     except OSError as problem:
         raise PathError(said("folder-unreadable", folder, problem.strerror)) from problem
-    return found
+    return by_name
 
 
 def _place(key: Path, path: Path) -> ArrayPlace | None:

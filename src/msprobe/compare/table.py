@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.measures_statistics import Mask
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE, TENSOR_MEASURES, Form
 from msprobe.compare.rows import BOOL, NULL, TEXT, WHOLE, Numbers, Rows
@@ -63,7 +63,7 @@ def header_of(mode: str, form: Form, with_stack: bool) -> tuple[str, ...]:
     return tuple(names)
 
 
-def table_of(comparison: Comparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> SheetTable:
+def table_of(comparison: RowComparison, form: Form = "8.1.1", stacks: StackOf | None = None) -> SheetTable:
     """The table of a comparison; ``stacks`` adds the call stack on the first row of each API."""
     if form == "26.2":
         from msprobe.compare.table_newer import newer_columns
@@ -102,7 +102,7 @@ def _columns(cells: Cells, start: int, stop: int) -> list[Column]:
 class Cells:
     """The columns of the form 8.1.1, each from row ``start`` to ``stop``."""
 
-    def __init__(self, comparison: Comparison, stacks: StackOf | None) -> None:
+    def __init__(self, comparison: RowComparison, stacks: StackOf | None) -> None:
         self.comparison = comparison
         self.with_stack = stacks is not None
         self._stack_of: StackOf = stacks or (lambda _: [])
@@ -136,19 +136,19 @@ class Cells:
 
     def differences(self, start: int, stop: int) -> list[Column]:
         """Differences and relative errors of the statistics."""
-        found = self.comparison.statistics
+        statistics = self.comparison.statistics
         columns: list[Column] = []
         for statistic in range(4):
-            known = found.comparable[statistic, start:stop]
-            columns.append(_numbers(found.difference[statistic, start:stop], known))
+            known = statistics.comparable[statistic, start:stop]
+            columns.append(_numbers(statistics.difference[statistic, start:stop], known))
         for statistic in range(4):
-            known = found.comparable[statistic, start:stop]
+            known = statistics.comparable[statistic, start:stop]
             columns.append(
                 _percentages(
-                    found.relative[statistic, start:stop],
+                    statistics.relative[statistic, start:stop],
                     known,
-                    found.reference[statistic, start:stop] == 0,
-                    np.isnan(found.difference[statistic, start:stop]),
+                    statistics.reference[statistic, start:stop] == 0,
+                    np.isnan(statistics.difference[statistic, start:stop]),
                 )
             )
         return columns
@@ -156,7 +156,7 @@ class Cells:
     def tensor_measures(self, start: int, stop: int) -> list[Column]:
         """The six measures of tensors."""
         tensors = self.comparison.tensors or []
-        return [list(column) for column in zip(*(found.values for found in tensors[start:stop]), strict=True)]
+        return [list(column) for column in zip(*(measured.values for measured in tensors[start:stop]), strict=True)]
 
     def digests(self, start: int, stop: int) -> list[Column]:
         """The digests of both sides."""
@@ -207,16 +207,20 @@ class Cells:
 class FurtherCells:
     """Statistics beyond the usual ones, where one of the dumps has them: differences, errors, and both sides."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: RowComparison) -> None:
         self._rows = comparison.candidate, comparison.reference
         self._partner = comparison.pairing.partner
         ours, theirs = ({column.statistic: column for column in rows.further} for rows in self._rows)
-        self._pairs = [(ours.get(one), theirs.get(one)) for one in FURTHER if one in ours or one in theirs]
-        there = [one for one in FURTHER if one in ours or one in theirs]
+        self._pairs = [
+            (ours.get(statistic), theirs.get(statistic))
+            for statistic in FURTHER
+            if statistic in ours or statistic in theirs
+        ]
+        there = [statistic for statistic in FURTHER if statistic in ours or statistic in theirs]
         self.header = (
-            *(one.difference for one in there),
-            *(one.relative for one in there),
-            *(f"{side} {one.name}" for side in ("NPU", "Bench") for one in there),
+            *(statistic.difference for statistic in there),
+            *(statistic.relative for statistic in there),
+            *(f"{side} {statistic.name}" for side in ("NPU", "Bench") for statistic in there),
         )
 
     def columns(self, start: int, stop: int) -> list[Column]:
@@ -226,20 +230,20 @@ class FurtherCells:
         sides: tuple[list[Column], list[Column]] = [], []
         chosen = np.arange(start, stop), self._partner[start:stop]
         for pair in self._pairs:
-            found = [_of_rows(column, rows) for column, rows in zip(pair, chosen, strict=True)]
-            (ours, known), (theirs, known_there) = found
+            columns = [_statistic_of_rows(column, rows) for column, rows in zip(pair, chosen, strict=True)]
+            (ours, known), (theirs, known_there) = columns
             both = known & known_there
             with np.errstate(all="ignore"):
                 difference = ours - theirs
                 percent = np.abs(difference / theirs * 100.0)
             differences.append(_numbers(difference, both))
             relative.append(_percentages(percent, both, theirs == 0, np.isnan(difference)))
-            for cells, (values, there), rows, places in zip(sides, found, self._rows, chosen, strict=True):
+            for cells, (values, there), rows, places in zip(sides, columns, self._rows, chosen, strict=True):
                 cells.append(_further_cells(values, there, rows, places))
         return [*differences, *relative, *sides[0], *sides[1]]
 
 
-def _of_rows(column: FurtherColumn | None, chosen: npt.NDArray[np.int64]) -> tuple[Numbers, Mask]:
+def _statistic_of_rows(column: FurtherColumn | None, chosen: npt.NDArray[np.int64]) -> tuple[Numbers, Mask]:
     """A statistic of chosen rows, and where it is known; -1 stands for no row."""
     if column is None or not len(column.values):
         return np.full(len(chosen), np.nan), np.zeros(len(chosen), np.bool_)

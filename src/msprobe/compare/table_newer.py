@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.indicators import indicators
 from msprobe.compare.measures_tensor import NOT_A_NUMBER, NOT_AVAILABLE
 from msprobe.compare.rows import Rows
@@ -24,7 +24,7 @@ _NO_VALUE = "N/A"
 _DEVICES = ("cpu", "cuda", "npu", "mps", "xpu", "meta")
 
 
-def newer_columns(comparison: Comparison, stacks: StackOf | None) -> Callable[[int, int], list[Column]]:
+def newer_columns(comparison: RowComparison, stacks: StackOf | None) -> Callable[[int, int], list[Column]]:
     """Gives the columns of the rows from ``start`` to ``stop``."""
     cells = _NewerCells(comparison, stacks)
 
@@ -47,9 +47,9 @@ def newer_columns(comparison: Comparison, stacks: StackOf | None) -> Callable[[i
 
 
 class _NewerCells(Cells):
-    def __init__(self, comparison: Comparison, stacks: StackOf | None) -> None:
+    def __init__(self, comparison: RowComparison, stacks: StackOf | None) -> None:
         super().__init__(comparison, stacks)
-        self._found = indicators(comparison)
+        self._sentences = indicators(comparison)
 
     def head(self, start: int, stop: int) -> list[Column]:
         """As in 8.1.1, with N/A for the type and shape of what is null."""
@@ -77,12 +77,12 @@ class _NewerCells(Cells):
         rows, partner = np.arange(start, stop), comparison.pairing.partner[start:stop]
         differences: list[Column] = []
         relatives: list[Column] = []
-        found = comparison.statistics
+        statistics = comparison.statistics
         pairs = zip(
             statistic_cells(comparison.candidate, rows), statistic_cells(comparison.reference, partner), strict=True
         )
         for statistic, (ours, theirs) in enumerate(pairs):
-            exact = found.difference[statistic, start:stop].tolist()
+            exact = statistics.difference[statistic, start:stop].tolist()
             both = [_difference(a, b, difference) for a, b, difference in zip(ours, theirs, exact, strict=True)]
             differences.append([pair[0] for pair in both])
             relatives.append([pair[1] for pair in both])
@@ -90,12 +90,12 @@ class _NewerCells(Cells):
 
     def verdicts(self, start: int, stop: int) -> Column:
         """error, warning or pass."""
-        return [_level(self._found.get(row, ())) for row in range(start, stop)]
+        return [_level(self._sentences.get(row, ())) for row in range(start, stop)]
 
     def messages(self, start: int, stop: int) -> Column:
         """A JSON list of sentences that begin with their level."""
         return [
-            json.dumps(list(map(translated, self._found[row]))) if row in self._found else "[]"
+            json.dumps(list(map(translated, self._sentences[row]))) if row in self._sentences else "[]"
             for row in range(start, stop)
         ]
 
@@ -117,10 +117,10 @@ def _group_ranks(rows: Rows, row: int) -> str | None:
     return rows.texts.get(row)
 
 
-def _level(found: tuple[str, ...] | list[str]) -> str:
-    if any(text.startswith("error") for text in found):
+def _level(texts: tuple[str, ...] | list[str]) -> str:
+    if any(text.startswith("error") for text in texts):
         return "error"
-    return "warning" if found else "pass"
+    return "warning" if texts else "pass"
 
 
 def _difference(ours: Cell, theirs: Cell, exact: float) -> tuple[Cell, Cell]:

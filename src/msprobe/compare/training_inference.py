@@ -106,17 +106,17 @@ def compare_training(training: DumpPart, inference: DumpPart, backend: Backend) 
     """
     for part in (training, inference):
         if part.header.get("task") != "tensor":
-            found = part.header.get("task")
-            raise TaskMismatchError(said("inference-needs-tensors", part.path, found))
+            task = part.header.get("task")
+            raise TaskMismatchError(said("inference-needs-tensors", part.path, task))
     names = _NAMES[backend]
     ours, theirs = collect(training, names), collect(inference, {}, is_engine=True)
     order = {module: number for number, module in enumerate(names)}
-    for place, found in ours.items():
-        pieces = tuple(sorted(_first_inputs(place, found), key=lambda piece: order.get(piece.module, 0)))
+    for place, pieces_found in ours.items():
+        pieces = tuple(sorted(_first_inputs(place, pieces_found), key=lambda piece: order.get(piece.module, 0)))
         yield _compared(place, pieces, theirs.get(place, ())[:1], (training, inference))
-    for place, found in theirs.items():
+    for place, pieces_found in theirs.items():
         if place not in ours:
-            yield _alone((), found[:1], said("target-row-missing"))
+            yield _alone((), pieces_found[:1], said("target-row-missing"))
 
 
 def _alone(ours: tuple[DumpedTensor, ...], theirs: tuple[DumpedTensor, ...], message: str) -> PlacePair:
@@ -129,7 +129,7 @@ def collect(
     """The tensors of all forward calls of modules, by place. Several of one place are joined modules, or a module
     that occurs again (the first of those counts).
     """
-    found: dict[PairingKey, dict[str, DumpedTensor]] = {}
+    pieces_by_place: dict[PairingKey, dict[str, DumpedTensor]] = {}
     forward = True
     for entry in part.names():
         name = read_name(entry)
@@ -145,21 +145,21 @@ def collect(
             continue
         layer = _LAYER.search(name.path)
         # In the order of the sheet: inputs, parameters, results.
-        ordered = sorted(leaves(entry, record), key=lambda found: _ORDER.get(found[0].partition(".")[0], 0))
+        ordered = sorted(leaves(entry, record), key=lambda leaf: _ORDER.get(leaf[0].partition(".")[0], 0))
         pieces = {slot: _piece(entry, module, slot, leaf) for slot, leaf in ordered if is_tensor(leaf)}
         if is_engine:
             pieces = _as_training_has_them(pieces, module, name.owner)
         for slot, piece in pieces.items():
             place = PairingKey(name.number, slot, int(layer.group(1)) if layer else -1, names.get(module, module))
-            found.setdefault(place, {}).setdefault(module, piece)
-    return {place: tuple(pieces.values()) for place, pieces in found.items()}
+            pieces_by_place.setdefault(place, {}).setdefault(module, piece)
+    return {place: tuple(pieces.values()) for place, pieces in pieces_by_place.items()}
 
 
 def _as_training_has_them(pieces: dict[str, DumpedTensor], module: str, kind: str) -> dict[str, DumpedTensor]:
     """The tensors of a call of the engine in the slots in which the training has the same numbers."""
     if kind.endswith(_FUSED_ACTIVATION):
         return {}
-    inputs = [slot for slot, one in pieces.items() if slot.startswith("input.") and "float" in one.dtype]
+    inputs = [slot for slot, piece in pieces.items() if slot.startswith("input.") and "float" in piece.dtype]
     results = [slot for slot in pieces if slot.startswith("output.")]
     if module.endswith("norm") and len(inputs) == 2 and len(results) == 2:
         done = {"input.0": pieces[results[1]], results[0]: pieces[results[0]]}
@@ -168,14 +168,14 @@ def _as_training_has_them(pieces: dict[str, DumpedTensor], module: str, kind: st
         done["output.0"] = _sum_of([pieces[slot] for slot in results])
     else:
         return pieces
-    return {**{slot: one for slot, one in pieces.items() if slot.startswith("parameters")}, **done}
+    return {**{slot: piece for slot, piece in pieces.items() if slot.startswith("parameters")}, **done}
 
 
 def _sum_of(pieces: Sequence[DumpedTensor]) -> DumpedTensor:
     first = pieces[0]
     if len(pieces) == 1:
         return first
-    name = " + ".join(one.name for one in pieces)
+    name = " + ".join(piece.name for piece in pieces)
     # Of a sum nothing is known but its values.
     return replace(first, name=name, statistics=(None,) * 4, added=tuple(pieces[1:]))
 
@@ -218,21 +218,21 @@ def _compared(
         return _alone(ours, theirs, said("weight-is-packed"))
     try:
         left, right = (_joined(place, pieces, part) for pieces, part in zip((ours, theirs), parts, strict=True))
-        found = measure_tensors(left, right, "26.2")
+        measured = measure_tensors(left, right, "26.2")
     except MsprobeError as problem:
         return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (Wording("{}: {}", ERROR, problem.message),))
     except (OSError, ValueError) as problem:
         # A mapped file on a disk that fails; pieces that do not fit to each other.
         return PlacePair(ours, theirs, all_six(UNSUPPORTED), ERROR, (Wording("{}: {}.", ERROR, problem),))
-    word = verdicts.accuracy(found)
-    if word == verdicts.UNMATCHED or "N/A" in found.values:
+    word = verdicts.accuracy(measured)
+    if word == verdicts.UNMATCHED or "N/A" in measured.values:
         result = ERROR
     else:
         result = WARNING if word == verdicts.NO else PASS
-    notes = tuple(Wording("{}: {}", result, note) for note in found.notes) if result != PASS else found.notes
+    notes = tuple(Wording("{}: {}", result, note) for note in measured.notes) if result != PASS else measured.notes
     if result == WARNING and not notes:
         notes = (Wording("{}: {}", WARNING, said("values-of-row-differ")),)
-    return PlacePair(ours, theirs, found, result, notes)
+    return PlacePair(ours, theirs, measured, result, notes)
 
 
 def _joined(place: PairingKey, pieces: tuple[DumpedTensor, ...], part: DumpPart) -> Array:
@@ -240,10 +240,10 @@ def _joined(place: PairingKey, pieces: tuple[DumpedTensor, ...], part: DumpPart)
     arrays = []
     for piece in pieces:
         total: Array | None = None
-        for one in (piece, *piece.added):
-            if one.data_name is None:
-                raise InvalidInputError(said("tensor-without-file", one.name))
-            values = read_values(part.tensor_path(one.data_name)).array.squeeze()
+        for part_of_sum in (piece, *piece.added):
+            if part_of_sum.data_name is None:
+                raise InvalidInputError(said("tensor-without-file", part_of_sum.name))
+            values = read_values(part.tensor_path(part_of_sum.data_name)).array.squeeze()
             total = values if total is None else total + values
         assert total is not None
         arrays.append(total)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, Pairing
+from msprobe.compare.matching import DIFFERENT, FAMILY, Agreement, RowPairing
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form, TensorMeasures, all_six, measure_tensors
 from msprobe.compare.own_metrics import OwnMetrics
 from msprobe.compare.rows import Rows
@@ -27,7 +27,7 @@ NO_PARTNER = "No bench data matched."
 
 
 @dataclass(frozen=True)
-class Measures:
+class PairMeasures:
     """How the values of a pair are measured: by the formulas of ``form``, after ``prepare`` had them, and by the
     metrics of the user besides. ``views``: values with as many elements are compared in the bench's shape.
     """
@@ -41,33 +41,33 @@ class Measures:
         """The measures of two arrays."""
         if self.views and target.shape != bench.shape and target.size == bench.size:
             target = target.reshape(bench.shape)
-        found = measure_tensors(target, bench, self.form)
-        return found if self.own is None else replace(found, own=self.own.measure(target, bench))
+        measures = measure_tensors(target, bench, self.form)
+        return measures if self.own is None else replace(measures, own=self.own.measure(target, bench))
 
 
 def measure_values(
     candidate: Rows,
     reference: Rows,
-    pairing: Pairing,
+    pairing: RowPairing,
     agree: Agreement,
     parts: tuple[DumpPart, DumpPart],
-    measures: Measures,
+    measures: PairMeasures,
     jobs: int = 1,
 ) -> list[TensorMeasures]:
     """The measures of every row. A file that cannot be read is a note in its row; the others go on."""
-    found: list[TensorMeasures | None] = [None] * len(candidate)
+    measures_of_rows: list[TensorMeasures | None] = [None] * len(candidate)
     work: list[_Item] = []
     for row, partner in enumerate(pairing.partner.tolist()):
         if partner < 0:
-            found[row] = all_six(UNSUPPORTED, NO_PARTNER)
+            measures_of_rows[row] = all_six(UNSUPPORTED, NO_PARTNER)
             continue
         ours, theirs = candidate.data_name[row], reference.data_name[partner]
         if ours is None and theirs is None:
-            found[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
+            measures_of_rows[row] = all_six(UNSUPPORTED, *_without_files(candidate, reference, row, partner))
         elif ours is None:
-            found[row] = all_six(UNSUPPORTED, said("target-without-data-file"))
+            measures_of_rows[row] = all_six(UNSUPPORTED, said("target-without-data-file"))
         elif theirs is None:
-            found[row] = all_six(UNSUPPORTED, said("bench-without-data-file"))
+            measures_of_rows[row] = all_six(UNSUPPORTED, said("bench-without-data-file"))
         else:
             work.append((row, ours, theirs))
 
@@ -77,8 +77,8 @@ def measure_values(
         return row, _with_types(found_here, agree, row, candidate, reference, pairing)
 
     for row, result in _all(measured, work, jobs):
-        found[row] = result
-    return [result for result in found if result is not None]
+        measures_of_rows[row] = result
+    return [result for result in measures_of_rows if result is not None]
 
 
 def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> Iterator[_Result]:
@@ -89,7 +89,7 @@ def _all(measured: Callable[[_Item], _Result], work: list[_Item], jobs: int) -> 
         yield from pool.map(measured, work)
 
 
-def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: Measures) -> TensorMeasures:
+def _measure_files(parts: tuple[DumpPart, DumpPart], ours: str, theirs: str, measures: PairMeasures) -> TensorMeasures:
     arrays: list[Array] = []
     for side, part, name in (("side-target", parts[0], ours), ("side-bench", parts[1], theirs)):
         try:
@@ -111,13 +111,13 @@ def is_unreadable(note: str) -> bool:
 
 
 def _with_types(
-    found: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: Pairing
+    measures: TensorMeasures, agree: Agreement, row: int, candidate: Rows, reference: Rows, pairing: RowPairing
 ) -> TensorMeasures:
     if agree.dtype[row] not in (FAMILY, DIFFERENT):
-        return found
+        return measures
     types = candidate.dtypes[candidate.dtype[row]], reference.dtypes[reference.dtype[int(pairing.partner[row])]]
     note = said("element-types-differ", *types)
-    return replace(found, notes=(*found.notes, note))
+    return replace(measures, notes=(*measures.notes, note))
 
 
 def _without_files(candidate: Rows, reference: Rows, row: int, partner: int) -> Iterator[str]:

@@ -44,7 +44,9 @@ def put_arguments(
             taken[(task, field)] = argument
         elif field not in section_names:
             hint = did_you_mean(argument, [*common_names, *section_names])
-            owners = [owner for owner, one in models.items() if one is not None and field in known_names(one)]
+            owners = [
+                owner for owner, section in models.items() if section is not None and field in known_names(section)
+            ]
             if owners:
                 hint = said("field-of-tasks", joined(" and ", owners))
             unknown.append(

@@ -123,7 +123,7 @@ def is_switch(value: Any) -> bool:
 
 def is_texts(value: Any) -> bool:
     """True for a list of texts."""
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def whole(least: int, most: int | None = None, kind: MistakeKind = "value", *, or_none: bool = False) -> Demand:
@@ -224,23 +224,23 @@ def _text(form: Any, detail: ErrorDetails, path: FieldPath) -> str:
 def _kind(form: Any, detail: ErrorDetails, path: FieldPath) -> MistakeKind:
     if detail["type"] == "missing":
         demands = _fields(form, path[:-1])[str(path[-1])].metadata
-        return next((found.kind for found in demands if isinstance(found, Demand)), "value")
+        return next((asked.kind for asked in demands if isinstance(asked, Demand)), "value")
     return cast(MistakeKind, detail.get("ctx", {}).get("kind", "value"))
 
 
 def _fields(form: Any, path: FieldPath) -> dict[str, FieldInfo]:
     """The fields of the model or the data class that is at a place of a type."""
     for step in path:
-        member = next((one for one in _kinds(form) if get_origin(one) in (dict, list, tuple)), None)
+        member = next((kind for kind in _kinds(form) if get_origin(kind) in (dict, list, tuple)), None)
         form = (
             _fields(form, ())[str(step)].annotation if member is None else get_args(member)[get_origin(member) is dict]
         )
-    found = next(one for one in _kinds(form) if hasattr(one, "model_fields") or is_dataclass(one))
-    if is_dataclass(found):
-        hints = get_type_hints(found, include_extras=True)
+    kind = next(kind for kind in _kinds(form) if hasattr(kind, "model_fields") or is_dataclass(kind))
+    if is_dataclass(kind):
+        hints = get_type_hints(kind, include_extras=True)
         declared = {name: FieldInfo.from_annotation(hint) for name, hint in hints.items()}
     else:
-        declared = found.model_fields
+        declared = kind.model_fields
     return {info.alias or name: info for name, info in declared.items()}
 
 
@@ -250,8 +250,8 @@ def _kinds(form: Any) -> Iterator[Any]:
     if get_origin(form) is Annotated:
         yield from _kinds(get_args(form)[0])
     elif get_origin(form) in (Union, UnionType):
-        for one in get_args(form):
-            yield from _kinds(one)
+        for argument in get_args(form):
+            yield from _kinds(argument)
 
 
 def _place(loc: tuple[int | str, ...], raw: Any) -> FieldPath:

@@ -24,16 +24,16 @@ def benchmark_mistakes(
 ) -> list[Mistake]:
     """All of them. A field that is broken by itself takes part in none."""
     fields, broken = section.fields, section.broken
-    found = []
+    mistakes = []
     if not broken & {"scope", "list"} and fields.scope and fields.api_list:
         text = said("scope-beside-list", shown(fields.scope))
-        found.append(source.mistake((_TASK, "scope"), text, "scope"))
-    found += [*_empty_mode(raw, source), *_device_mistakes(fields, broken, source)]
+        mistakes.append(source.mistake((_TASK, "scope"), text, "scope"))
+    mistakes += [*_empty_mode(raw, source), *_device_mistakes(fields, broken, source)]
     if fields.handler_type == "fix" and "handler_type" not in broken:
-        found += _fix_mistakes(fields, broken, source)
+        mistakes += _fix_mistakes(fields, broken, source)
     if fields.fix_graph and fields.handler_type != "fix" and not broken & {"fix_graph", "handler_type"}:
-        found.append(source.mistake((_TASK, "fix_graph"), said("only-with-handler-fix")))
-    return found
+        mistakes.append(source.mistake((_TASK, "fix_graph"), said("only-with-handler-fix")))
+    return mistakes
 
 
 def _empty_mode(raw: Mapping[str, Any], source: ConfigSource) -> list[Mistake]:
@@ -55,15 +55,15 @@ def _device_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source
 
 
 def _fix_mistakes(fields: FreeBenchmarkFields, broken: frozenset[str], source: ConfigSource) -> list[Mistake]:
-    found = []
+    mistakes = []
     if fields.fuzz_stage != "forward" and "fuzz_stage" not in broken:
-        found.append(source.mistake((_TASK, "fuzz_stage"), said("fix-needs-forward")))
+        mistakes.append(source.mistake((_TASK, "fuzz_stage"), said("fix-needs-forward")))
     if "pert_mode" not in broken and (len(fields.pert_mode) > 1 or fields.pert_mode[0] not in _FIX_MODES):
         text = said("fix-modes", shown(fields.pert_mode))
-        found.append(source.mistake((_TASK, "pert_mode"), text))
+        mistakes.append(source.mistake((_TASK, "pert_mode"), text))
     if fields.if_preheat and "if_preheat" not in broken:
-        found.append(source.mistake((_TASK, "if_preheat"), said("fix-without-preheat")))
-    return found
+        mistakes.append(source.mistake((_TASK, "if_preheat"), said("fix-without-preheat")))
+    return mistakes
 
 
 def complete_benchmark(

@@ -69,9 +69,9 @@ class Document:
     def position(self, path: FieldPath) -> Position | None:
         """Where the field stands, or the nearest field around it; None if only the document is around."""
         for length in range(len(path), 0, -1):
-            found = self.positions.get(path[:length])
-            if found is not None:
-                return found
+            known = self.positions.get(path[:length])
+            if known is not None:
+                return known
         return None
 
 
@@ -143,7 +143,7 @@ class _Parser:
             self.fail("the end of the file")
         self.offsets[()] = start
         positions = self.positions()
-        duplicates = (DuplicateKey(path, positions[one], positions[two]) for path, one, two in self.duplicates)
+        duplicates = (DuplicateKey(path, positions[first], positions[two]) for path, first, two in self.duplicates)
         fields = {path: positions[offset] for path, offset in self.offsets.items()}
         return Document(value, fields, tuple(duplicates))
 
@@ -154,13 +154,13 @@ class _Parser:
         ends: Iterator[re.Match[str]] = _LINE_END.finditer(self.text)
         end = next(ends, None)
         line, start = 1, 0
-        found: dict[int, Position] = {}
+        positions: dict[int, Position] = {}
         for offset in sorted(needed):
             while end is not None and end.end() <= offset:
                 line, start = line + 1, end.end()
                 end = next(ends, None)
-            found[offset] = Position(line, offset - start + 1)
-        return found
+            positions[offset] = Position(line, offset - start + 1)
+        return positions
 
     def value(self, path: FieldPath, depth: int) -> Any:
         first = self.text[self.at : self.at + 1]
@@ -241,10 +241,10 @@ class _Parser:
     def fail_in_string(self, stopped: int) -> NoReturn:
         character = self.text[stopped : stopped + 1]
         if not character:
-            self.fail(said("json-closing-quote"), found=said("json-endless-text"))
+            self.fail(said("json-closing-quote"), character_found=said("json-endless-text"))
         self.at = stopped
         if character == "\\":
-            self.fail(said("json-escapes"), found=said("json-bad-escape"))
+            self.fail(said("json-escapes"), character_found=said("json-bad-escape"))
         self.fail(said("json-closing-quote-in-line"))
 
     def scalar(self) -> Any:
@@ -259,12 +259,12 @@ class _Parser:
                 return int(number[0])
             except ValueError:
                 self.at = start
-                self.fail(said("json-fewer-digits"), found=said("json-number-of-digits", len(number[0])))
+                self.fail(said("json-fewer-digits"), character_found=said("json-number-of-digits", len(number[0])))
         if word is None:
             self.fail(said("json-value"))
         if word[0] not in _CONSTANTS:
             instead = _OTHER_LANGUAGES.get(word[0])
-            self.fail(instead or said("json-value-quoted"), found=word[0])
+            self.fail(instead or said("json-value-quoted"), character_found=word[0])
         self.at = word.end()
         return _CONSTANTS[word[0]]
 
@@ -273,22 +273,22 @@ class _Parser:
         assert match is not None  # the pattern matches the empty text too
         self.at = match.end()
         if self.text.startswith("/*", self.at):
-            self.fail(said("json-comment-end"), found=said("json-endless-comment"))
+            self.fail(said("json-comment-end"), character_found=said("json-endless-comment"))
 
-    def fail(self, expected: str, found: str | None = None) -> NoReturn:
-        if found is None:
+    def fail(self, expected: str, character_found: str | None = None) -> NoReturn:
+        if character_found is None:
             character = self.text[self.at : self.at + 1]
             if not character:
-                found = "the end of the file"
+                character_found = "the end of the file"
             elif character in "\n\r":
-                found = said("json-end-of-line")
+                character_found = said("json-end-of-line")
             elif character.isprintable():
-                found = "'\"'" if character == '"' else f'"{character}"'
+                character_found = "'\"'" if character == '"' else f'"{character}"'
             else:
-                found = said("json-character", ord(character))
+                character_found = said("json-character", ord(character))
         where = _position(self.text, self.at)
         raise JsonSyntaxError(
-            said("json-broken", self.name, where.line, where.column, found, expected),
+            said("json-broken", self.name, where.line, where.column, character_found, expected),
             where.line,
             where.column,
         )

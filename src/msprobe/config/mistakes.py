@@ -135,8 +135,8 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     if not isinstance(word, str):
         return None
     by_lower = {name.lower(): name for name in known}
-    found = near_words(word.strip().lower(), by_lower, n=1)
-    return by_lower[found[0]] if found else None
+    near = near_words(word.strip().lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else None
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

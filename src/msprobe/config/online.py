@@ -46,7 +46,7 @@ def online_mistakes(
     is_on = getattr(fields, switch) is True
     if not is_on and side == "client":
         return []
-    found = []
+    mistakes = []
     if (
         is_on
         and not broken & {"nfs_path", "host", "port"}
@@ -54,13 +54,13 @@ def online_mistakes(
         and not (fields.host and fields.port > 0)
     ):
         text = said("online-without-address")
-        found.append(source.mistake((*path, switch), text))
+        mistakes.append(source.mistake((*path, switch), text))
     if fields.nfs_path and not Path(fields.nfs_path).is_dir():
         text = said("online-folder-missing", shown(fields.nfs_path))
-        found.append(source.mistake((*path, "nfs_path"), text))
+        mistakes.append(source.mistake((*path, "nfs_path"), text))
     tls = address_of(fields, side).tls_path
     missing = [name for name in tls_files(side) if tls and not (Path(tls) / name).is_file()]
     if missing and not fields.nfs_path:
         text = said("online-tls-files", shown(tls), ", ".join(missing))
-        found.append(source.mistake((*path, "tls_path"), text))
-    return found
+        mistakes.append(source.mistake((*path, "tls_path"), text))
+    return mistakes

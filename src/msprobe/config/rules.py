@@ -110,14 +110,14 @@ def _scope_mistakes(
         else:
             text = said("scope-of-names", shown(scope), len(scope), permitted)
         return [source.mistake(path, text, "scope")]
-    found = []
+    mistakes = []
     for index, name in enumerate(scope):
         kind = entry_kind(name)
         if kind not in kinds:
             what = said("not-full-name") if kind is None else said("name-of-kind-of-entry", _ARTICLE[kind])
             text = said("found-because", shown(name), what, permitted, "")
-            found.append(source.mistake((*path, index), text, "scope"))
-    return found
+            mistakes.append(source.mistake((*path, index), text, "scope"))
+    return mistakes
 
 
 def _online_mistakes(
@@ -127,11 +127,11 @@ def _online_mistakes(
     values = section.fields
     if not isinstance(values, TensorFields) or not values.online_run_ut or common.fields.task != "tensor":
         return []
-    found = online_mistakes(cast(Section[TensorFields], section), "online_run_ut", "client", ("tensor",), source)
+    mistakes = online_mistakes(cast(Section[TensorFields], section), "online_run_ut", "client", ("tensor",), source)
     if effective_level(common.fields) not in ("L1", "mix"):
         text = said("online-at-level", effective_level(common.fields))
-        found.append(source.mistake(("tensor", "online_run_ut"), text))
-    return found
+        mistakes.append(source.mistake(("tensor", "online_run_ut"), text))
+    return mistakes
 
 
 def _graph_mistakes(
@@ -166,12 +166,12 @@ def _async_mistakes(
     fields, values = common.fields, section.fields
     if not fields.async_dump or "task" in common.broken or not isinstance(values, ValueFields):
         return []
-    found = []
+    mistakes = []
     if values.summary_mode == "md5" or (isinstance(values.summary_mode, list) and "md5" in values.summary_mode):
         text = said("async-with-md5")
-        found.append(source.mistake(("async_dump",), text))
+        mistakes.append(source.mistake(("async_dump",), text))
     is_debug = fields.level == "debug" or "level" in common.broken
     if fields.task == "tensor" and not (is_debug or values.api_list or "list" in section.broken):
         text = said("async-without-list")
-        found.append(source.mistake(("async_dump",), text))
-    return found
+        mistakes.append(source.mistake(("async_dump",), text))
+    return mistakes

@@ -67,11 +67,11 @@ class _Reader:
         self._positions: dict[FieldPath, Position] = {}
         self._duplicates: list[DuplicateKey] = []
 
-    def document(self, node: yaml_text.Node | None) -> Document:
+    def document(self, node: yaml_text.YamlNode | None) -> Document:
         value = None if node is None else self._value(node, ())
         return Document(value, self._positions, tuple(self._duplicates))
 
-    def _value(self, node: yaml_text.Node, path: FieldPath) -> Any:
+    def _value(self, node: yaml_text.YamlNode, path: FieldPath) -> Any:
         if len(path) > MOST_DEPTH:
             self._refuse(node, said("yaml-levels", MOST_DEPTH))
         if yaml_text.has_own_tag(node):
@@ -86,31 +86,31 @@ class _Reader:
         text = str(node.value)
         return None if node.is_plain and text in _NULLS else text
 
-    def _typed_value(self, node: yaml_text.Node) -> Any:
+    def _typed_value(self, node: yaml_text.YamlNode) -> Any:
         try:
             return yaml_text.scalar(node, self._name)
         except yaml_text.YamlError as problem:
             self._refuse(node, problem.problem)
 
-    def _object(self, node: yaml_text.Node, path: FieldPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _object(self, node: yaml_text.YamlNode, path: FieldPath) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
         pairs = yaml_text.merged(node) if self._typed else node.value  # <<: *defaults
         for key_node, value_node in pairs:
             if key_node.kind != "scalar":
                 self._refuse(key_node, said("yaml-name-wrong"))
             key = str(key_node.value)
             inner = (*path, key)
-            if key in found:
+            if key in fields:
                 self._duplicates.append(DuplicateKey(inner, self._positions[inner], _position(key_node)))
-                forget_fields(self._positions, inner, found[key])
+                forget_fields(self._positions, inner, fields[key])
             self._positions[inner] = _position(key_node)
-            found[key] = self._value(value_node, inner)
-        return found
+            fields[key] = self._value(value_node, inner)
+        return fields
 
-    def _refuse(self, node: yaml_text.Node, text: str) -> NoReturn:
+    def _refuse(self, node: yaml_text.YamlNode, text: str) -> NoReturn:
         place = _position(node)
         raise InvalidInputError(f"{self._name}:{place.line}:{place.column}: {text}.")
 
 
-def _position(node: yaml_text.Node) -> Position:
+def _position(node: yaml_text.YamlNode) -> Position:
     return Position(node.line, node.column)

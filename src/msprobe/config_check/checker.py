@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from msprobe import log
 from msprobe.config_check import settings as dynamic
 from msprobe.config_check.collection import Collection
-from msprobe.config_check.framework import Framework, framework
+from msprobe.config_check.framework import CheckedFramework, framework
 from msprobe.config_check.random_calls import RandomCalls
 from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import PackWriter, check_pack_path
@@ -86,14 +86,14 @@ class ConfigChecker:
         settings: Any = None,
         watch: bool = True,
     ) -> None:
-        one, models, paths = _checked(model, shell_path, output_zip_path, fmk, steps)
+        chosen, models, paths = _checked(model, shell_path, output_zip_path, fmk, steps)
         given = dynamic.without_path(dynamic.as_settings(settings), output_zip_path)
         writer = PackWriter(output_zip_path)
-        is_first = one.rank() == 0
+        is_first = chosen.rank() == 0
         _guarded("collects-nothing", lambda: self._write_start(writer, paths, given, is_first))
         if models:
             calls, type(self)._calls = type(self)._calls or RandomCalls(()), None
-            self._collection = Collection(one, models, writer, steps, calls, self._count_step)
+            self._collection = Collection(chosen, models, writer, steps, calls, self._count_step)
             self._collection.given = given if is_first else None
             begin = self._collection.begin if watch else self._collection.wait
             type(self)._collections.append(self._collection)
@@ -106,9 +106,9 @@ class ConfigChecker:
 
         Raises InvalidInputError for another framework than ``pytorch`` and ``mindspore``.
         """
-        one = framework(fmk)
+        chosen = framework(fmk)
         if cls._calls is None:
-            cls._calls = RandomCalls(one.functions, one.is_compiling, one.compilers)
+            cls._calls = RandomCalls(chosen.functions, chosen.is_compiling, chosen.compilers)
         _guarded("counts-no-calls", cls._calls.begin)
 
     @classmethod
@@ -154,9 +154,9 @@ class ConfigChecker:
         if not is_first:
             return
         entries = collecting.static_entries(dict(os.environ), paths)
-        found = {**dynamic.without_path(dynamic.megatron_settings() or {}, writer.path), **given}
-        if found:
-            entries.update(collecting.dynamic_entry(found))
+        settings = {**dynamic.without_path(dynamic.megatron_settings() or {}, writer.path), **given}
+        if settings:
+            entries.update(collecting.dynamic_entry(settings))
         writer.add(entries)
 
     @classmethod
@@ -166,7 +166,7 @@ class ConfigChecker:
 
 def _checked(
     model: Any, shell_path: Any, output_zip_path: Any, fmk: Any, steps: Any
-) -> tuple[Framework, list[Any], list[str]]:
+) -> tuple[CheckedFramework, list[Any], list[str]]:
     """The framework, the models and the files. Raises InvalidInputError with all that is wrong."""
     problems: list[InvalidInputError] = []
 
@@ -177,17 +177,21 @@ def _checked(
             problems.append(problem)
             return None
 
-    one = tried(lambda: framework(fmk))
+    chosen = tried(lambda: framework(fmk))
     tried(lambda: check_pack_path(output_zip_path))
     paths = tried(lambda: check_sources(shell_path or [])) or []
-    models = tried(lambda: one.models_of(model)) if one is not None and model is not None else []
+    models = tried(lambda: chosen.models_of(model)) if chosen is not None and model is not None else []
     if type(steps) is not int or steps < 1:
         problems.append(InvalidInputError(said("config-check-steps-wrong", repr(steps)[:80])))
     if problems:
-        kinds = [kind for kind in (NotAListError, UnknownSourceError) if any(isinstance(one, kind) for one in problems)]
+        kinds = [
+            kind
+            for kind in (NotAListError, UnknownSourceError)
+            if any(isinstance(problem, kind) for problem in problems)
+        ]
         kind = kinds[0] if kinds else InvalidInputError
         raise kind(joined(" ", (problem.message for problem in problems))) from problems[0]
-    return one, models, paths
+    return chosen, models, paths
 
 
 def _guarded(loss: str, function: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.config_check import settings as dynamic
-from msprobe.config_check.framework import Framework, Remove, features
+from msprobe.config_check.framework import CheckedFramework, Remove, features
 from msprobe.config_check.random_calls import RandomCalls, common_states
 from msprobe.environment.configuration import collecting
 from msprobe.environment.configuration.pack import (
@@ -27,7 +27,7 @@ class Collection:
 
     def __init__(
         self,
-        framework: Framework,
+        framework: CheckedFramework,
         models: Sequence[Any],
         writer: PackWriter,
         steps: int,
@@ -80,13 +80,13 @@ class Collection:
         if self._step >= self._steps:
             self.end()
             return
-        one, rank, step = self._framework, self._framework.rank(), self._step
+        chosen, rank, step = self._framework, self._framework.rank(), self._step
         if self._framework.may_compile(self._models):
             self._calls.end()
-        self._states[str(step)] = {**common_states(), **one.generator_states()}
-        inputs, input_digests = features({"args": args, "kwargs": kwargs}, one)
-        parameters = one.parameters(self._models)
-        measured = dict(zip(parameters, one.measure(list(parameters.values())), strict=True))
+        self._states[str(step)] = {**common_states(), **chosen.generator_states()}
+        inputs, input_digests = features({"args": args, "kwargs": kwargs}, chosen)
+        parameters = chosen.parameters(self._models)
+        measured = dict(zip(parameters, chosen.measure(list(parameters.values())), strict=True))
         weights = {name: value.statistics for name, value in measured.items() if value is not None}
         digests = {name: value.digest for name, value in measured.items() if value is not None and value.digest}
         entries = {
@@ -95,9 +95,9 @@ class Collection:
             digests_entry(step, rank): as_json({"dataset": input_digests, "weights": digests}),
         }
         if self.given is not None:
-            found = dynamic.megatron_settings()
-            if found:
-                entries.update(collecting.dynamic_entry({**found, **self.given}))
+            settings = dynamic.megatron_settings()
+            if settings:
+                entries.update(collecting.dynamic_entry({**settings, **self.given}))
             self.given = None
         self._writer.add(entries | self._random(rank))
 

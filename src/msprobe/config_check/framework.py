@@ -18,7 +18,7 @@ Remove = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedFunction:
     """A function of random numbers: the module (or class) that has it, its name there, and its name in the pack.
 
     ``seeds``: it sets the state of a generator; its first argument is noted. ``compiles``: it draws nothing, but what
@@ -41,11 +41,11 @@ class TensorFacts:
     digest: str | None
 
 
-class Framework(Protocol):
+class CheckedFramework(Protocol):
     """One framework, as this process has it."""
 
     #: Functions of it that draw random numbers or set seeds.
-    functions: Sequence[Watched]
+    functions: Sequence[WatchedFunction]
     #: Modules of its compiler that must find these functions as they are when they are imported.
     compilers: Sequence[str]
 
@@ -84,15 +84,15 @@ class Framework(Protocol):
         """``{"p", "training"}`` of each dropout layer, by name."""
 
 
-def framework(name: object) -> Framework:
+def framework(name: object) -> CheckedFramework:
     """The framework of this name. Raises InvalidInputError for another name."""
     if not isinstance(name, str) or name not in FRAMEWORKS:
         near = did_you_mean(name, FRAMEWORKS)
         raise InvalidInputError(ended(said("fmk-unknown", ", ".join(FRAMEWORKS), name, near)))
-    return cast("Framework", importlib.import_module(_HOMES[name]).FRAMEWORK)
+    return cast("CheckedFramework", importlib.import_module(_HOMES[name]).FRAMEWORK)
 
 
-def features(values: Mapping[str, Any], one: Framework) -> tuple[dict[str, Any], dict[str, str]]:
+def features(values: Mapping[str, Any], framework_used: CheckedFramework) -> tuple[dict[str, Any], dict[str, str]]:
     """Nested arguments as mindstudio-probe writes them, and the digests of their tensors by path (``args.0``).
 
     A tensor becomes its statistics, a list or tuple a dict by index, a dict one by key, anything else an empty text.
@@ -108,20 +108,20 @@ def features(values: Mapping[str, Any], one: Framework) -> tuple[dict[str, Any],
             inner = tree.items()
         if inner is None or depth > _MOST_DEPTH:
             return ""
-        found: dict[str, Any] = {}
+        copy: dict[str, Any] = {}
         for key, value in inner:
-            if one.is_tensor(value):
+            if framework_used.is_tensor(value):
                 tensors.append((f"{path}.{key}", value))
-                places.append((found, str(key)))
-                found[str(key)] = ""
+                places.append((copy, str(key)))
+                copy[str(key)] = ""
             else:
-                found[str(key)] = grown(value, f"{path}.{key}", depth + 1)
-        return found
+                copy[str(key)] = grown(value, f"{path}.{key}", depth + 1)
+        return copy
 
     result = {name: grown(tree, name, 0) for name, tree in values.items()}
     digests: dict[str, str] = {}
     for (path, _), (where, key), measured in zip(
-        tensors, places, one.measure([tensor for _, tensor in tensors]), strict=True
+        tensors, places, framework_used.measure([tensor for _, tensor in tensors]), strict=True
     ):
         if measured is not None:
             where[key] = measured.statistics

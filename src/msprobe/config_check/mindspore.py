@@ -12,7 +12,7 @@ from mindspore import nn
 
 from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.config_check.framework import Remove, TensorFacts, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
@@ -24,10 +24,10 @@ _FUNCTIONS = (
 
 class _MindSpore:
     functions = (
-        *(Watched("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
-        Watched("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
-        Watched("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
-        Watched("mindspore", "jit", "mindspore.jit", compiles=True, compiles_later=True),
+        *(WatchedFunction("mindspore.ops", name, f"mindspore.ops.{name}") for name in _FUNCTIONS),
+        WatchedFunction("mindspore", "set_seed", "mindspore.set_seed", seeds=True),
+        WatchedFunction("mindspore", "manual_seed", "mindspore.manual_seed", seeds=True),
+        WatchedFunction("mindspore", "jit", "mindspore.jit", compiles=True, compiles_later=True),
     )
 
     compilers = ()
@@ -37,7 +37,7 @@ class _MindSpore:
 
     def models_of(self, model: Any) -> list[Any]:
         models = list(model) if isinstance(model, (list, tuple)) else [model]
-        if not models or not all(isinstance(one, nn.Cell) for one in models):
+        if not models or not all(isinstance(one_model, nn.Cell) for one_model in models):
             raise InvalidInputError(said("config-check-of-wrong-cell", type(model).__name__))
         return models
 
@@ -84,19 +84,19 @@ class _MindSpore:
         return [_measured(tensor) for tensor in tensors]
 
     def generator_states(self) -> dict[str, str]:
-        found = {"mindspore.seed": str(mindspore.get_seed())}
+        states = {"mindspore.seed": str(mindspore.get_seed())}
         state = getattr(mindspore, "get_rng_state", None)
         if state is not None and not in_graph_mode():
-            found["mindspore"] = digest(state().asnumpy().tobytes())
-        return found
+            states["mindspore"] = digest(state().asnumpy().tobytes())
+        return states
 
     def dropout(self, models: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        found = {}
+        dropouts = {}
         for name, cell in _cells(models):
             p = vars(cell).get("p", 1 - vars(cell)["keep_prob"] if "keep_prob" in vars(cell) else None)
             if "dropout" in type(cell).__name__.lower() and isinstance(p, (int, float)):
-                found[name] = {"p": float(p), "training": bool(cell.training)}
-        return found
+                dropouts[name] = {"p": float(p), "training": bool(cell.training)}
+        return dropouts
 
 
 def _cells(models: Sequence[Any]) -> Iterable[tuple[str, Any]]:

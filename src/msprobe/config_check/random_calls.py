@@ -19,23 +19,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from msprobe import log
-from msprobe.config_check.framework import Watched
+from msprobe.config_check.framework import WatchedFunction
 from msprobe.guard import attempt
 from msprobe.messages import said
 
 #: Functions of Python and numpy, for all frameworks.
 COMMON = (
     *(
-        Watched("random", name, f"random.{name}")
+        WatchedFunction("random", name, f"random.{name}")
         for name in ("random", "randint", "uniform", "choice", "shuffle", "sample")
     ),
     *(
-        Watched("numpy.random", name, f"np.random.{name}")
+        WatchedFunction("numpy.random", name, f"np.random.{name}")
         for name in ("rand", "randn", "randint", "choice", "normal", "uniform", "random", "shuffle", "permutation")
     ),
-    Watched("random", "seed", "random.seed", seeds=True),
-    Watched("numpy.random", "seed", "np.random.seed", seeds=True),
-    Watched("numpy.random", "default_rng", "np.random.default_rng", seeds=True),
+    WatchedFunction("random", "seed", "random.seed", seeds=True),
+    WatchedFunction("numpy.random", "seed", "np.random.seed", seeds=True),
+    WatchedFunction("numpy.random", "default_rng", "np.random.default_rng", seeds=True),
 )
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MOST_STACKS = 10_000
@@ -66,7 +66,7 @@ class _Imports(importlib.abc.MetaPathFinder):
         if name not in self._names:
             return None
         others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((found for found in others if found is not None), None)
+        spec = next((spec_found for spec_found in others if spec_found is not None), None)
         loader: Any = None if spec is None else spec.loader
         run = getattr(loader, "exec_module", None)
         if callable(run):
@@ -84,7 +84,7 @@ class RandomCalls:
 
     def __init__(
         self,
-        watched: Sequence[Watched],
+        watched: Sequence[WatchedFunction],
         is_compiling: Callable[[], bool] = lambda: False,
         compilers: Sequence[str] = (),
     ) -> None:
@@ -106,18 +106,18 @@ class RandomCalls:
         """Replace the functions. Those that are not there, or cannot be replaced, are left out."""
         if self._replaced:
             return
-        for one in self._watched:
-            home = _home(one.home)
-            original = getattr(home, one.attribute, None)
+        for watched in self._watched:
+            home = _home(watched.home)
+            original = getattr(home, watched.attribute, None)
             if home is None or not callable(original):
                 continue
-            counting = self._aside(original, one) if one.compiles else self._counting(original, one)
-            is_own = one.attribute in vars(home)
+            counting = self._aside(original, watched) if watched.compiles else self._counting(original, watched)
+            is_own = watched.attribute in vars(home)
             try:
-                setattr(home, one.attribute, counting)
+                setattr(home, watched.attribute, counting)
             except (TypeError, AttributeError):
                 continue
-            self._replaced.append(_Replaced(home, one.attribute, original, counting, is_own))
+            self._replaced.append(_Replaced(home, watched.attribute, original, counting, is_own))
         if self._imports not in sys.meta_path:
             sys.meta_path.insert(0, self._imports)
 
@@ -126,13 +126,13 @@ class RandomCalls:
         replaced, self._replaced = self._replaced, []
         if self._imports in sys.meta_path:
             sys.meta_path.remove(self._imports)
-        for one in replaced:
-            if vars(one.home).get(one.attribute) is not one.counting:
+        for watched in replaced:
+            if vars(watched.home).get(watched.attribute) is not watched.counting:
                 continue
-            if one.is_own:
-                setattr(one.home, one.attribute, one.original)
+            if watched.is_own:
+                setattr(watched.home, watched.attribute, watched.original)
             else:
-                delattr(one.home, one.attribute)
+                delattr(watched.home, watched.attribute)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -160,7 +160,7 @@ class RandomCalls:
             for name, stacks in self._counts.items()
         }
 
-    def _aside(self, original: Any, one: Watched) -> Any:
+    def _aside(self, original: Any, watched: WatchedFunction) -> Any:
         """Compilers know functions by identity, some for ever."""
 
         @functools.wraps(original)
@@ -169,18 +169,18 @@ class RandomCalls:
             try:
                 return original(*args, **kwargs)
             finally:
-                if was_watching and not one.compiles_later:
+                if was_watching and not watched.compiles_later:
                     attempt(self.begin)
 
         return aside
 
-    def _counting(self, original: Any, one: Watched) -> Any:
+    def _counting(self, original: Any, watched: WatchedFunction) -> Any:
         is_compiling, note, inside = self._is_compiling, self._note, self._inside
 
         @functools.wraps(original)
         def counting(*args: Any, **kwargs: Any) -> Any:
             # Seed functions of frameworks set those of devices, Python and numpy.
-            is_outer = not is_compiling() and attempt(note, one, args, kwargs) and one.seeds
+            is_outer = not is_compiling() and attempt(note, watched, args, kwargs) and watched.seeds
             if is_outer:
                 inside.busy = True
             try:
@@ -191,7 +191,7 @@ class RandomCalls:
 
         return counting
 
-    def _note(self, one: Watched, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _note(self, watched: WatchedFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Count a call; False for one that is none of the program."""
         # What a watched function calls itself is no call of the program.
         if not self._replaced or getattr(self._inside, "busy", False):
@@ -200,12 +200,12 @@ class RandomCalls:
         try:
             # Without this, the guard, and what stands in the function's place.
             frame = sys._getframe(2)
-            stacks = self._counts.setdefault(one.name, {})
+            stacks = self._counts.setdefault(watched.name, {})
             stack = _stack(frame)
             if stack in stacks or len(stacks) < _MOST_STACKS:
                 stacks[stack] = stacks.get(stack, 0) + 1
-            if one.seeds and len(self.seeds) < _MOST_SEEDS:
-                self.seeds.append([one.name, _seed(args, kwargs)])
+            if watched.seeds and len(self.seeds) < _MOST_SEEDS:
+                self.seeds.append([watched.name, _seed(args, kwargs)])
         except Exception as problem:
             log.once("config_check.random", "error", said("random-calls-not-counted", problem))
         finally:
@@ -237,13 +237,13 @@ def _home(name: str) -> Any:
 
 
 def _stack(frame: types.FrameType | None) -> Stack:
-    found: list[tuple[str, int, str]] = []
-    while frame is not None and len(found) < _MOST_FRAMES:
+    frames: list[tuple[str, int, str]] = []
+    while frame is not None and len(frames) < _MOST_FRAMES:
         code = frame.f_code
         if not code.co_filename.startswith(_OWN_FOLDER):
-            found.append((code.co_filename, frame.f_lineno, code.co_name))
+            frames.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(frames)
 
 
 def _line(file: str, line: int, function: str) -> str:
@@ -253,11 +253,11 @@ def _line(file: str, line: int, function: str) -> str:
 
 def common_states() -> dict[str, str]:
     """Digests of the generators of Python and numpy."""
-    found = {"python": digest(repr(random.getstate()).encode())}
+    states = {"python": digest(repr(random.getstate()).encode())}
     if "numpy" in sys.modules:
         state: Any = sys.modules["numpy"].random.get_state()
-        found["numpy"] = digest(state[1].tobytes() + repr((state[0], *state[2:])).encode())
-    return found
+        states["numpy"] = digest(state[1].tobytes() + repr((state[0], *state[2:])).encode())
+    return states
 
 
 def digest(data: bytes) -> str:

@@ -28,13 +28,13 @@ def as_settings(given: Any) -> dict[str, Any]:
     """
     if given is None:
         return {}
-    found: dict[str, Any] = {}
-    for one in given if isinstance(given, (list, tuple)) else [given]:
-        tree = _mapping(one)
+    settings: dict[str, Any] = {}
+    for source in given if isinstance(given, (list, tuple)) else [given]:
+        tree = _mapping(source)
         if tree is None:
-            raise InvalidInputError(said("settings-of-wrong-class", type(one).__name__))
-        _put(found, "", tree, 0)
-    return found
+            raise InvalidInputError(said("settings-of-wrong-class", type(source).__name__))
+        _put(settings, "", tree, 0)
+    return settings
 
 
 def without_path(settings: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -71,36 +71,36 @@ def _mapping(value: Any) -> Mapping[Any, Any] | None:
     for method in ("to_dict", "model_dump"):
         convert = getattr(value, method, None)
         if callable(convert):
-            found = convert()
-            if isinstance(found, Mapping):
-                return found
+            converted = convert()
+            if isinstance(converted, Mapping):
+                return converted
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
     held = getattr(value, "__dict__", None)
     if isinstance(held, dict) and not callable(value):
-        return {name: one for name, one in held.items() if not str(name).startswith("_")}
+        return {name: value for name, value in held.items() if not str(name).startswith("_")}
     return None
 
 
-def _put(found: dict[str, Any], prefix: str, tree: Mapping[Any, Any], depth: int) -> None:
+def _put(settings: dict[str, Any], prefix: str, tree: Mapping[Any, Any], depth: int) -> None:
     for key, value in tree.items():
         name = f"{prefix}.{key}" if prefix else str(key)
-        if len(found) >= _MOST_VALUES:
+        if len(settings) >= _MOST_VALUES:
             return
         inner = _mapping(value) if isinstance(value, Mapping) or dataclasses.is_dataclass(value) else None
         if inner and depth < _MOST_DEPTH:
-            _put(found, name, inner, depth + 1)
+            _put(settings, name, inner, depth + 1)
         else:
-            found[name] = _single(value)
+            settings[name] = _single(value)
 
 
 def _single(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (str, bool, int, float, type(None))) and not isinstance(value, enum.Enum):
         return value
     if isinstance(value, (list, tuple)) and depth < _MOST_DEPTH:
-        return [_single(one, depth + 1) for one in value]
+        return [_single(element, depth + 1) for element in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(str(one) for one in value)
+        return sorted(str(element) for element in value)
     if isinstance(value, enum.Enum):
         return _single(value.value, depth + 1)
     # Types of elements and devices have a name that two machines share; other objects have an address in theirs.

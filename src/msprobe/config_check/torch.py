@@ -17,7 +17,7 @@ from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
-from msprobe.config_check.framework import Remove, TensorFacts, Watched
+from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
 from msprobe.guard import attempt
@@ -33,19 +33,19 @@ _is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lamb
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
 
-def _watched() -> tuple[Watched, ...]:
+def _watched() -> tuple[WatchedFunction, ...]:
     drawing = "rand randint randn randperm rand_like randint_like randn_like normal bernoulli multinomial".split()
     filling = "exponential_ geometric_ log_normal_ cauchy_ uniform_ normal_ bernoulli_ random_".split()
     seeding = ("torch", "torch.cuda", "torch.npu")
     return (
-        *(Watched("torch", name, f"torch.{name}") for name in drawing),
-        *(Watched("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
-        *(Watched(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
-        *(Watched(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
-        *(Watched(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
-        Watched("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
-        Watched("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
-        Watched(NOTING_FUNCTIONS[0], "optimize", "optimize", compiles=True, compiles_later=True),
+        *(WatchedFunction("torch", name, f"torch.{name}") for name in drawing),
+        *(WatchedFunction("torch.Tensor", name, f"torch.Tensor.{name}") for name in filling),
+        *(WatchedFunction(home, "manual_seed", f"{home}.manual_seed", seeds=True) for home in seeding),
+        *(WatchedFunction(home, "manual_seed_all", f"{home}.manual_seed_all", seeds=True) for home in seeding[1:]),
+        *(WatchedFunction(home, name, f"{home}.{name}", compiles=True) for home, name in _COMPILERS),
+        WatchedFunction("torch", "compile", "torch.compile", compiles=True, compiles_later=True),
+        WatchedFunction("torch.nn.Module", "compile", "torch.nn.Module.compile", compiles=True, compiles_later=True),
+        WatchedFunction(NOTING_FUNCTIONS[0], "optimize", "optimize", compiles=True, compiles_later=True),
     )
 
 
@@ -99,10 +99,10 @@ class _Torch:
         )
 
     def parameters(self, models: Sequence[nn.Module]) -> dict[str, torch.Tensor]:
-        found = {}
+        by_name = {}
         for name, parameter in _named(models, named_parameters):
-            found[name] = parameter
-        return found
+            by_name[name] = parameter
+        return by_name
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)
@@ -121,8 +121,8 @@ class _Torch:
             numbers: dict[int, list[float]] = {}
             for several in rows.values():
                 # One wait for each device.
-                found = torch.stack([row for _, row in several]).cpu().tolist()
-                numbers.update(zip((place for place, _ in several), found, strict=True))
+                measured_rows = torch.stack([row for _, row in several]).cpu().tolist()
+                numbers.update(zip((place for place, _ in several), measured_rows, strict=True))
         nothing = [None] * len(KEYS)
         return [
             TensorFacts(dict(zip(KEYS, numbers.get(place, nothing), strict=True)), digests[place]) if is_there else None
@@ -130,15 +130,15 @@ class _Torch:
         ]
 
     def generator_states(self) -> dict[str, str]:
-        found = {"torch": digest(torch.get_rng_state().numpy().tobytes())}
+        states = {"torch": digest(torch.get_rng_state().numpy().tobytes())}
         for name in _DEVICES:
             device = getattr(torch, name, None)
             if f"torch.{name}" in sys.modules and device is not None and device.is_initialized():
-                found[f"torch.{name}"] = digest(device.get_rng_state().cpu().numpy().tobytes())
-        return found
+                states[f"torch.{name}"] = digest(device.get_rng_state().cpu().numpy().tobytes())
+        return states
 
     def dropout(self, models: Sequence[nn.Module]) -> dict[str, dict[str, Any]]:
-        found = {}
+        dropouts = {}
         for name, module in _named(models, named_modules):
             own = vars(module)
             for attribute in ("p", *(key for key in own if "dropout" in key.lower())):
@@ -146,16 +146,16 @@ class _Torch:
                 is_layer = attribute != "p" or "dropout" in type(module).__name__.lower()
                 if is_layer and isinstance(value, float):
                     place = name if attribute == "p" else f"{name}.{attribute}".lstrip(".")
-                    found[place] = {"p": value, "training": is_training(module)}
-        return found
+                    dropouts[place] = {"p": value, "training": is_training(module)}
+        return dropouts
 
 
 def _named(models: Sequence[nn.Module], names: Callable[[nn.Module], Any]) -> Any:
     for number, model in enumerate(models):
-        for name, one in names(model):
+        for name, value in names(model):
             for wrapper in _WRAPPERS:
                 name = name.replace(wrapper, "")
-            yield (f"{number}.{name}" if number else name), one
+            yield (f"{number}.{name}" if number else name), value
 
 
 def _watch_compiled(model: Any, before: Before, after: Callable[[], None]) -> Remove:

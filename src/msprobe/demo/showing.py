@@ -105,10 +105,10 @@ def _run(folder: Path, *words: str, status: int = 0) -> None:
     """Show a command, run it in the folder, and show what it prints. Raises MsprobeError for a different status."""
     line = f"msprobe {shlex.join(words)}"
     say(f"$ {line}", flush=True)
-    found, printed = starting.run_command(words, folder)
+    exit_status, printed = starting.run_command(words, folder)
     say(printed, flush=True)
-    if found != status:
-        raise MsprobeError(said("demo-command-failed", line, found, status))
+    if exit_status != status:
+        raise MsprobeError(said("demo-command-failed", line, exit_status, status))
 
 
 def _check_verdict(file: Path) -> None:

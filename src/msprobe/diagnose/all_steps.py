@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.one_step import Keep, Task, judge
+from msprobe.diagnose.one_step import Keep, StepTask, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
@@ -61,7 +61,7 @@ class Steps:
 
     def __init__(
         self,
-        one: Dump,
+        first: Dump,
         other: Dump,
         healthy: dict[Place, Dump],
         place: PlaceOfWork,
@@ -69,8 +69,8 @@ class Steps:
         mappings: Mappings | None,
         keep: Keep | None = None,
     ) -> None:
-        self._dumps = one, other
-        self._steps = len(one.steps), len(other.steps)
+        self._dumps = first, other
+        self._steps = len(first.steps), len(other.steps)
         self._healthy = healthy
         self._place = place
         self._workers = workers
@@ -109,11 +109,11 @@ class Steps:
         results = run(judge, self._tasks(step), self._workers, partial(self._place, step))
         return settle_exchanges(with_first_suspects(results))
 
-    def _tasks(self, step: StepPair) -> list[Task]:
-        one, other = self._dumps
+    def _tasks(self, step: StepPair) -> list[StepTask]:
+        first, other = self._dumps
         return [
-            Task(
-                one.only(step.candidate, rank),
+            StepTask(
+                first.only(step.candidate, rank),
                 other.only(step.reference, twin),
                 self._healthy.get((step.reference, twin)),
                 self._first and step.candidate in (None, 0),

@@ -59,5 +59,5 @@ def dump_coverage(read: Mapping[str, Any], unread: Sequence[str]) -> Coverage:
     return Coverage({key: count for key, count in read.items() if type(count) is int}, not_read(unread))
 
 
-def _count(count: int, one: str, many: str) -> str:
-    return said(many, count) if count != 1 else said(one)
+def _count(count: int, single: str, many: str) -> str:
+    return said(many, count) if count != 1 else said(single)

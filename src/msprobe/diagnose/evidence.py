@@ -75,13 +75,13 @@ class ResultFact:
 
     def json(self) -> dict[str, Any]:
         """See :func:`as_json`."""
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "slot": self.slot,
             "difference": self.difference,
             "inputs_differ_by": self.input_difference,
         }
-        found["inputs_agree_by"] = "statistics" if self.by_statistics else None
-        return {key: value for key, value in found.items() if value is not None} | {"explained": self.explained}
+        record["inputs_agree_by"] = "statistics" if self.by_statistics else None
+        return {key: value for key, value in record.items() if value is not None} | {"explained": self.explained}
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class OtherArguments:
         return {
             "arguments": [
                 {
-                    "slot": one.slot,
+                    "slot": difference.slot,
                     **({"name": word} if word else {}),
-                    "candidate": one.in_words[0],
-                    "reference": one.in_words[1],
+                    "candidate": difference.in_words[0],
+                    "reference": difference.in_words[1],
                 }
-                for one, word in zip(self.differences, self.words or ("",) * len(self.differences), strict=True)
+                for difference, word in zip(self.differences, self.words or ("",) * len(self.differences), strict=True)
             ]
         }
 
@@ -174,8 +174,8 @@ class Setting:
 
     def json(self) -> dict[str, Any]:
         """See :func:`as_json`."""
-        found = {"candidate": self.candidate, "reference": self.reference}
-        return found if self.field is None else {"field": self.field, **found}
+        values = {"candidate": self.candidate, "reference": self.reference}
+        return values if self.field is None else {"field": self.field, **values}
 
 
 @dataclass(frozen=True)

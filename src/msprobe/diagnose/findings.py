@@ -82,7 +82,7 @@ class Finding:
 
     def fact(self, kind: type[F]) -> F | None:
         """The first fact of a kind that the finding rests on."""
-        return next((one for one in self.facts if isinstance(one, kind)), None)
+        return next((fact for fact in self.facts if isinstance(fact, kind)), None)
 
     @property
     def meaning(self) -> str:
@@ -93,8 +93,8 @@ class Finding:
     @property
     def cause(self) -> str | None:
         """What the diagnosis recognised as the cause."""
-        found = self.fact(Because)
-        return found.cause if found is not None else None
+        fact = self.fact(Because)
+        return fact.cause if fact is not None else None
 
     @property
     def code(self) -> str:
@@ -177,8 +177,8 @@ class Verdict:
     @property
     def is_of_two_models(self) -> bool:
         """True if so few calls of either side answer to one of the other that nothing was compared to speak of."""
-        found = self.summary.get("little_in_common")
-        return isinstance(found, dict) and 2 * found["pairs"] < found["of_fewer"]
+        shared = self.summary.get("little_in_common")
+        return isinstance(shared, dict) and 2 * shared["pairs"] < shared["of_fewer"]
 
     @property
     def coverage(self) -> Coverage:

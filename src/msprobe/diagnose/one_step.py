@@ -46,7 +46,7 @@ Keep = Callable[[StepFacts, tuple[str, ...]], bool]
 
 
 @dataclass(frozen=True)
-class Task:
+class StepTask:
     """One step of one rank to compare, with all that is to be known of it in another process.
 
     Each dump has one part. ``before``: how far the differences of the step before reach. ``left``: the
@@ -73,7 +73,7 @@ class Task:
     delivered: frozenset[str] = frozenset()
 
 
-def judge(task: Task) -> ComparedRank:
+def judge(task: StepTask) -> ComparedRank:
     """What comes out for one step of one rank; nothing of its records is kept, and no file stays open."""
     with no_collection():
         return _compare_part(task, measured(task.healthy, task.reference))
@@ -91,7 +91,7 @@ def measured(healthy: Dump | None, reference: Dump) -> Calibration:
             part.close()
 
 
-def _compare_part(task: Task, calibration: Calibration) -> ComparedRank:
+def _compare_part(task: StepTask, calibration: Calibration) -> ComparedRank:
     timelines: list[Timeline] = []
     left, right = task.candidate.part(), task.reference.part()
     is_kept = False
@@ -124,7 +124,7 @@ def searched(
     delivered: frozenset[str] = frozenset(),
 ) -> Scene:
     """Judge all pairs and search for origins, as every comparison does it: a search finds out that some pairs, which
-    are within rounding as a whole, are not. The arguments are those of :class:`Task`.
+    are within rounding as a whole, are not. The arguments are those of :class:`StepTask`.
     """
     calibration.set_limits(paired.comparer)
     scene = Scene(paired.pairing, paired.comparer, first, before, isolated, delivered)
@@ -135,7 +135,7 @@ def searched(
 
 
 def _compare_timelines(
-    task: Task, calibration: Calibration, candidate: Timeline, reference: Timeline
+    task: StepTask, calibration: Calibration, candidate: Timeline, reference: Timeline
 ) -> tuple[ComparedRank, Scene, tuple[str, ...]]:
     left, right = candidate.part, reference.part
     sides = ("candidate", left), ("reference", right)
@@ -157,10 +157,10 @@ def _compare_timelines(
         step=left.step,
         rank=left.rank,
         # In lockstep it is asked which call each of them is about.
-        suspects=[one if task.isolated else one.without_pair() for one in scene.ledger.in_order()],
+        suspects=[suspect if task.isolated else suspect.without_pair() for suspect in scene.ledger.in_order()],
         reach=reach,
         tolerance=calibration.limit_of_reach(_tolerance(scene), effect.unit_of(scene.judged.values())),
-        doubts=[one.without_pair() for one in scene.ledger.doubts],
+        doubts=[suspect.without_pair() for suspect in scene.ledger.doubts],
         unlike=cannot_be_compared(pairing),
         summary=counts_of(pairing, scene),
         notes=[*([NOTE] if crossing else []), *notes_on(pairing, scene), *paired.unseen],
@@ -189,10 +189,10 @@ def _exchanged(scene: Scene) -> dict[str, Any]:
     if scene.by_rows is None:
         return {}
     put_in: dict[tuple[str, tuple[int, ...]], array[float]] = {}
-    for one in scene.by_rows.exchanges:
-        put_in.setdefault(one.key, array("d")).extend((one.distance, one.coherent))
+    for exchange in scene.by_rows.exchanges:
+        put_in.setdefault(exchange.key, array("d")).extend((exchange.distance, exchange.coherent))
     nobody: Any = None
-    waiting = {one.node.event.name: replace(one.node, event=nobody) for one in scene.by_rows.waiting}
+    waiting = {waiting.node.event.name: replace(waiting.node, event=nobody) for waiting in scene.by_rows.waiting}
     return {"put_in": put_in, "waiting": waiting}
 
 

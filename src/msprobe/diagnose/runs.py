@@ -66,31 +66,31 @@ def compare_runs(
     reference; NotAvailableError if what ``jobs`` and ``engine`` need is not installed.
     """
     workers = Workers(jobs, engine)
-    one, other = open_dump(candidate), open_dump(reference)
+    first, other = open_dump(candidate), open_dump(reference)
     annotations = {} if layout is None else _annotations_in(layout)
     if noise is not None and any(are_one_dump(noise, dump) for dump in (candidate, reference)):
         raise InvalidInputError(said("noise-is-compared", noise))
     healthy = {} if noise is None else healthy_parts(noise, other)
-    common = in_common(one, other)
-    if annotations or _layouts_differ(one, other, common.steps):
-        common = in_common(one, other, by_rank=False)
+    common = in_common(first, other)
+    if annotations or _layouts_differ(first, other, common.steps):
+        common = in_common(first, other, by_rank=False)
     notes = [*([_OF_ITSELF] if are_one_dump(candidate, reference) else []), *common.notes]
     if not common.steps:
         notes.append(_NO_STEP)
         return Verdict("incomparable", str(candidate), str(reference), common.findings, tuple(notes), reason=_NO_STEP)
     running = Running(common.findings)
-    layouts, whole = _of_layouts(annotations) if any(not step.ranks for step in common.steps) else (None, None)
+    layouts, whole = _layouts_found(annotations) if any(not step.ranks for step in common.steps) else (None, None)
     for lacking in common.without_rank:
         running.leave_out(lacking, said("no-rank-in-common"))
     status: Status = "agree"
     compared = False
     place = PlaceOfWork(progress, sum(len(step.ranks) for step in common.steps))
-    steps = Steps(one, other, healthy, place, workers, mappings, keep)
+    steps = Steps(first, other, healthy, place, workers, mappings, keep)
     excused: set[str] = set()
     for number, step in enumerate(common.steps):
         if layouts is not None and whole is not None and not step.ranks:
             place.all_ranks(step)
-            found_whole = _compare_layouts(layouts, one, other, step, number == 0 and step.candidate in (None, 0))
+            found_whole = _compare_layouts(layouts, first, other, step, number == 0 and step.candidate in (None, 0))
             whole.add(found_whole)
             running.add_layouts(step.candidate, found_whole)
             compared |= found_whole.compared
@@ -102,18 +102,18 @@ def compare_runs(
                 continue
             compared = True
             following = common.steps[number + 1] if number + 1 < len(common.steps) else None
-            suspects = [one for one in across_ranks(results) if one.shows_later not in excused]
-            suspects = [one for one in suspects if not is_known(one.finding)]
+            suspects = [suspect for suspect in across_ranks(results) if suspect.shows_later not in excused]
+            suspects = [suspect for suspect in suspects if not is_known(suspect.finding)]
             suspects = name_unaveraged(results, suspects)
-            answer, found = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
+            answer, findings = conclude(results, suspects, partial(steps.reach_in, following), following is not None)
             other_model = two_models(result.answering for result in results) if answer == "diverged" else ""
             if other_model and number == 0:
                 compared = False
                 running.leave_out(step.candidate, other_model, len(results))
                 break
-            running.keep(step.candidate, found)
+            running.keep(step.candidate, findings)
             if answer != "diverged":
-                excused.update(one.shows_later for one in suspects if one.shows_later)
+                excused.update(suspect.shows_later for suspect in suspects if suspect.shows_later)
             status = _worse(status, answer)
         if status == "diverged":
             break
@@ -144,7 +144,7 @@ def compare_runs(
         notes.append(running.reach_in_words())
     if compared and healthy and not by_layout:
         notes += _without_healthy(common.steps, healthy)
-    summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
+    summary = running.summary(len(common.steps) + len(common.without_rank), common.only_on_one_side)
     if by_layout and whole is not None:
         summary |= whole.summary()
     return Verdict(
@@ -173,16 +173,16 @@ def healthy_parts(noise: StrPath, reference: Dump) -> dict[Place, Dump]:
     none.
     """
     healthy = open_dump(noise)
-    found = {
+    parts = {
         (step.reference, twin): healthy.only(step.candidate, rank)
         for step in in_common(healthy, reference).steps
         # Another step measures nothing; a folder of a rank by itself has no number.
         if step.candidate == step.reference or None in (step.candidate, step.reference)
         for rank, twin in step.ranks
     }
-    if not found:
+    if not parts:
         raise InvalidInputError(said("noise-without-common-step", noise, reference.path))
-    return found
+    return parts
 
 
 def _annotations_in(layout: StrPath) -> dict[str, Annotation]:
@@ -191,19 +191,19 @@ def _annotations_in(layout: StrPath) -> dict[str, Annotation]:
     return read_annotations(layout)
 
 
-def _of_layouts(annotations: dict[str, Annotation]) -> tuple[Layouts, LayoutCounts]:
+def _layouts_found(annotations: dict[str, Annotation]) -> tuple[Layouts, LayoutCounts]:
     from msprobe.diagnose.layout.compare import LayoutCounts, Layouts  # a tenth of the start, which few runs need
 
     return Layouts(annotations), LayoutCounts()
 
 
-def _layouts_differ(one: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
+def _layouts_differ(first: Dump, other: Dump, steps: Sequence[StepPair]) -> bool:
     """True if ranks of one number do not answer to each other, as the first step that both have says."""
     if not steps or not steps[0].ranks:
         return False  # nothing to compare, or no rank in common
-    if len(one.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:
+    if len(first.ranks(steps[0].candidate)) == len(other.ranks(steps[0].reference)) == 1:
         return False
-    left, right = _PartsInTurn(one, steps[0].candidate), _PartsInTurn(other, steps[0].reference)
+    left, right = _PartsInTurn(first, steps[0].candidate), _PartsInTurn(other, steps[0].reference)
     try:
         return layouts_differ(left, right)
     finally:
@@ -244,10 +244,10 @@ class _PartsInTurn(Sequence[DumpPart]):
             self._open = None
 
 
-def _compare_layouts(layouts: Layouts, one: Dump, other: Dump, step: StepPair, first: bool) -> ComparedLayouts:
+def _compare_layouts(layouts: Layouts, ours: Dump, other: Dump, step: StepPair, first: bool) -> ComparedLayouts:
     """Compare a step of two runs of which no rank answers to another."""
     with no_collection():
-        return layouts.compare(_parts(one, step.candidate), _parts(other, step.reference), first)
+        return layouts.compare(_parts(ours, step.candidate), _parts(other, step.reference), first)
 
 
 def _parts(dump: Dump, step: Step) -> list[DumpPart]:
@@ -256,20 +256,20 @@ def _parts(dump: Dump, step: Step) -> list[DumpPart]:
 
 def parts_in_common(candidate: StrPath, reference: StrPath) -> list[tuple[Dump, Dump]]:
     """The steps and ranks that :func:`compare_runs` compares; each dump has one part."""
-    one, other = open_dump(candidate), open_dump(reference)
+    first, other = open_dump(candidate), open_dump(reference)
     return [
-        (one.only(step.candidate, rank), other.only(step.reference, twin))
-        for step in in_common(one, other).steps
+        (first.only(step.candidate, rank), other.only(step.reference, twin))
+        for step in in_common(first, other).steps
         for rank, twin in step.ranks
     ]
 
 
-def are_one_dump(one: StrPath, other: StrPath) -> bool:
+def are_one_dump(first: StrPath, other: StrPath) -> bool:
     """True if two paths lead to the same folder, or one into the other, and a part would be compared with itself."""
-    here, there = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    here, there = Path(os.path.realpath(first)), Path(os.path.realpath(other))
     if not (here.is_relative_to(there) or there.is_relative_to(here)):
         return False
-    for left, right in parts_in_common(one, other):
+    for left, right in parts_in_common(first, other):
         parts = left.part(), right.part()
         same = os.path.samefile(parts[0].folder, parts[1].folder)
         for part in parts:
@@ -279,6 +279,6 @@ def are_one_dump(one: StrPath, other: StrPath) -> bool:
     return False
 
 
-def _worse(one: Status, other: Status) -> Status:
+def _worse(first: Status, other: Status) -> Status:
     order: list[Status] = ["agree", "harmless", "diverged", "incomparable"]
-    return max(one, other, key=order.index)
+    return max(first, other, key=order.index)

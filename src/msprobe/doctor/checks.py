@@ -216,8 +216,8 @@ def _version_of(name: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(number) for number in found[0].split(".")) if found else ()
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(number) for number in match[0].split(".")) if match else ()
 
 
 def _module_of(script: Path) -> str | None:
@@ -227,5 +227,5 @@ def _module_of(script: Path) -> str | None:
             text = file.read(_MOST_SCRIPT_BYTES).decode("utf-8", "replace")
     except (OSError, MsprobeError):
         return None
-    found = re.search(r"^from ([\w.]+) import", text, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^from ([\w.]+) import", text, re.MULTILINE)
+    return match[1] if match else None

@@ -69,14 +69,14 @@ def compare_logs(first: str, second: str, output: str, tool: str = "verl") -> Lo
     read = read_verl if tool == "verl" else read_slime
     (npu, *more), (bench, *others) = _both(read, first, second)
     skipped = ("profiler/", "ray_") if tool == "verl" else ("profile",)
-    one, two = flatten(npu), flatten(bench)
-    names = sorted({*one, *two})
-    rows = [_row(name, one, two) for name in names if not any(word in name for word in skipped)]
+    ours, two = flatten(npu), flatten(bench)
+    names = sorted({*ours, *two})
+    rows = [_row(name, ours, two) for name in names if not any(word in name for word in skipped)]
     make_folder(output)
     _write_json(os.path.join(output, "NPU_config.json"), npu)
     _write_json(os.path.join(output, "bench_config.json"), bench)
     _write_csv(os.path.join(output, "hyper_params_compare.csv"), _COMPARED, rows)
-    skips = len({*one, *two}) - len(rows)
+    skips = len({*ours, *two}) - len(rows)
     notes: list[str] = [said("profile-parameters-skipped", skips)] if skips else []
     return _compared(rows, output, notes, (more, others))
 
@@ -85,10 +85,12 @@ def _compared(
     rows: list[tuple[str, str, str, str]], output: str, notes: list[str], logs: Iterable[list[Any]]
 ) -> LogsCompared:
     read = list(logs)
-    covered = Coverage({"parameters": len(rows)}, tuple(one for _, missing in read for one in missing))
+    covered = Coverage({"parameters": len(rows)}, tuple(note for _, missing in read for note in missing))
     write(covered, os.path.join(output, "coverage.json"))
     return LogsCompared(
-        sum(row[3] == "否" for row in rows), [*notes, *(note for found, _ in read for note in found)], covered
+        sum(row[3] == "否" for row in rows),
+        [*notes, *(note for notes_of_log, _ in read for note in notes_of_log)],
+        covered,
     )
 
 
@@ -107,25 +109,25 @@ def verify_log(files: list[str], output: str) -> LogsCompared:
         if not isinstance(content, dict) or not content:
             raise InvalidInputError(said("wanted-values-form", files[0]))
         wanted = flatten(content)
-    found, *more = read_verl(files[-1])
-    values = flatten(found)
+    settings, *more = read_verl(files[-1])
+    values = flatten(settings)
     rows = [_row(name, wanted, values) for name in wanted]
     make_folder(output)
-    _write_json(os.path.join(output, "tgt_config.json"), found)
+    _write_json(os.path.join(output, "tgt_config.json"), settings)
     _write_csv(os.path.join(output, "hyper_params_verify.csv"), _VERIFIED, rows)
     return _compared(rows, output, [], [more])
 
 
 def _both(read: Any, first: str, second: str) -> list[_Read]:
-    found, problems = [], []
+    logs, problems = [], []
     for path in (first, second):
         try:
-            found.append(read(path))
+            logs.append(read(path))
         except (InvalidInputError, PathError) as problem:
             problems.append(problem)
     if problems:
         raise type(problems[0])(joined(" ", (problem.message for problem in problems))) from problems[0]
-    return found
+    return logs
 
 
 def flatten(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -141,10 +143,10 @@ def flatten(tree: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _row(name: str, first: dict[str, Any], second: dict[str, Any]) -> tuple[str, str, str, str]:
-    one, two = (repr(side[name]) if name in side else "NA" for side in (first, second))
+    ours, two = (repr(side[name]) if name in side else "NA" for side in (first, second))
     # True and 1 are not one value in print, and are where they are used.
-    same = name in first and name in second and (one == two or first[name] == second[name])
-    return name, one, two, "是" if same else "否"
+    same = name in first and name in second and (ours == two or first[name] == second[name])
+    return name, ours, two, "是" if same else "否"
 
 
 def _text(path: str) -> str:
@@ -170,12 +172,12 @@ def read_verl(path: str) -> _Read:
     prefix = text[line:begin]
     block = _balanced(path, text, begin, prefix)
     try:
-        found = json.loads(block) if text.startswith(_STARTS[1], begin) else ast.literal_eval(block)
+        settings = json.loads(block) if text.startswith(_STARTS[1], begin) else ast.literal_eval(block)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as problem:
         raise InvalidInputError(said("log-configuration-no-plain-dict", path)) from problem
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise InvalidInputError(said("log-configuration-no-dict", path))
-    return found, notes, []
+    return settings, notes, []
 
 
 def _balanced(path: str, text: str, begin: int, prefix: str) -> str:
@@ -213,19 +215,19 @@ def read_slime(path: str) -> _Read:
 
     Raises PathError, InvalidInputError.
     """
-    found: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
     current: dict[str, Any] | None = None
     for line in _text(path).splitlines():
         if "end of arguments" in line:
-            found, current = current or found, None
+            settings, current = current or settings, None
         elif re.search(r"-{3,} *arguments *-{3,}", line):
             current = {}
         elif current is not None and (match := _LINE.match(_without_prefix(line))):
             current[match[1]] = _value(match[2].strip())
-    if not found:
+    if not settings:
         raise InvalidInputError(said("log-without-arguments", path))
     cut = [NotRead(said("last-argument-list", path), said("list-without-end"))]
-    return found, [], cut if current is not None else []
+    return settings, [], cut if current is not None else []
 
 
 def _without_prefix(line: str) -> str:

@@ -67,8 +67,8 @@ class Archive:
         if any(entry.header_offset < 0 for entry in listed):
             raise InvalidInputError(said("archive-directory-before-start", path))
         if not _are_apart(listed):  # in the order of the directory, as most are
-            for one, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
-                if not _are_apart([one, entry]):
+            for earlier, entry in itertools.pairwise(sorted(listed, key=lambda entry: entry.header_offset)):
+                if not _are_apart([earlier, entry]):
                     raise InvalidInputError(said("archive-entries-overlap", path, _name(entry)))
 
     def start_of(self, entry: zipfile.ZipInfo) -> int:

@@ -20,7 +20,7 @@ _BLANK += "".join(map(chr, range(0x2000, 0x2010)))
 _NUMERIC = re.compile(r"[+-]?(?:inf|nan|[0-9.]+(?:e[+-]?[0-9]+)?)%?\t?", re.IGNORECASE)
 
 
-class Rows(Protocol):
+class CsvRows(Protocol):
     """Takes rows, as the writers of Python's ``csv`` do."""
 
     def write(self, text: str, /) -> object:
@@ -63,10 +63,10 @@ def _in_language(cell: str) -> str:
     return translated(cell) if isinstance(cell, Wording) else cell
 
 
-class Writer:
+class CsvWriter:
     """Writes rows as Python's ``csv`` does; texts are safe, all other cells are what ``str`` says of them."""
 
-    def __init__(self, file: Rows, lineterminator: str = "\r\n") -> None:
+    def __init__(self, file: CsvRows, lineterminator: str = "\r\n") -> None:
         self._writer = csv.writer(file, lineterminator=lineterminator)
 
     def writerow(self, cells: Iterable[object]) -> None:
@@ -82,6 +82,6 @@ class Writer:
         self._writer.writerows(rows)
 
 
-def writer(file: Rows, lineterminator: str = "\r\n") -> Writer:
+def writer(file: CsvRows, lineterminator: str = "\r\n") -> CsvWriter:
     """A writer of csv rows into ``file``."""
-    return Writer(file, lineterminator)
+    return CsvWriter(file, lineterminator)

@@ -30,7 +30,7 @@ _LEAST_BYTES, _BYTES_PER_BYTE = 16 << 20, 4
 _ROWS_AT_ONCE = 256
 
 
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 
 
 class DatabaseError(InvalidInputError):
@@ -62,10 +62,10 @@ class Database:
 
         Raises DatabaseError for a view, a virtual table, and a table with computed columns.
         """
-        found = self._all("SELECT type, rootpage FROM sqlite_master WHERE lower(name) = lower(?)", (table,))
-        if not found:
+        tables = self._all("SELECT type, rootpage FROM sqlite_master WHERE lower(name) = lower(?)", (table,))
+        if not tables:
             return []
-        if any(kind != "table" or not isinstance(page, int) or page <= 0 for kind, page in found):
+        if any(kind != "table" or not isinstance(page, int) or page <= 0 for kind, page in tables):
             raise DatabaseError(said("table-not-plain", self.path, table))
         columns = self._all("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
         if any(hidden for _, hidden in columns):
@@ -82,15 +82,15 @@ class Database:
         if not self.columns(table):
             raise DatabaseError(said("table-missing", self.path, table))
         cursor = self._run(f"SELECT {', '.join(columns)} FROM {table} {rest}", values)
-        while found := self._guarded(lambda: cursor.fetchmany(_ROWS_AT_ONCE)):
-            for row in found:
+        while batch := self._guarded(lambda: cursor.fetchmany(_ROWS_AT_ONCE)):
+            for row in batch:
                 for cell in row:
                     if cell.__class__ is str or cell.__class__ is bytes:
                         self._bytes -= len(cell)
                 self._bytes -= 1
             if self._bytes < 0:
                 self._refuse()
-            yield from found
+            yield from batch
 
     def _all(self, query: str, values: Sequence[Any]) -> list[Any]:
         return self._guarded(lambda: self._run(query, values).fetchall())
@@ -98,7 +98,7 @@ class Database:
     def _run(self, query: str, values: Sequence[Any]) -> sqlite3.Cursor:
         return self._guarded(lambda: self._base.execute(query, values))
 
-    def _guarded(self, run: Callable[[], _Found]) -> _Found:
+    def _guarded(self, run: Callable[[], _Answer]) -> _Answer:
         try:
             return run()
         except (sqlite3.Error, MemoryError) as problem:

@@ -41,7 +41,7 @@ def file_name(text: str) -> str:
     if _SAFE.fullmatch(text) and text[0] not in _FIRST_OF_DEVICES:
         return text
     is_device = _RESERVED.fullmatch(text.partition(".")[0].rstrip()) is not None
-    clean = "".join("_" if one in "/\\" or not one.isprintable() else one for one in text)
+    clean = "".join("_" if character in "/\\" or not character.isprintable() else character for character in text)
     if not clean or clean[0] in ". " or is_device:
         clean = "_" + clean[1:] if clean and not is_device else f"_{clean}"
     clean = clean[:-1] + "_" if clean[-1] in ". " else clean
@@ -90,10 +90,10 @@ def inside(
     text = name if isinstance(name, str) else ""
     parts = text.replace("\\", "/").split("/")
     is_plain = text and text.isprintable() and "\\" not in text and ":" not in parts[0]
-    if not is_plain or os.path.isabs(text) or ".." in parts or any(len(os.fsencode(one)) > 255 for one in parts):
+    if not is_plain or os.path.isabs(text) or ".." in parts or any(len(os.fsencode(part)) > 255 for part in parts):
         raise _leads_out(text, named_by)
     path = os.path.join(os.fspath(folder), text)
-    if not any(is_inside(one, path) for one in (folder, *also)):
+    if not any(is_inside(parent, path) for parent in (folder, *also)):
         raise _leads_out(text, named_by)
     return path
 

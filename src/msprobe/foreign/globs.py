@@ -83,12 +83,12 @@ def _is(sign: str, letter: str) -> bool:
     inner = sign[1:-1]
     is_negated = inner[:1] in ("!", "^")
     inner = inner[is_negated:]
-    place, found = 0, False
-    while place < len(inner) and not found:
+    place, is_in = 0, False
+    while place < len(inner) and not is_in:
         if inner[place + 1 : place + 2] == "-" and place + 2 < len(inner):
-            found = inner[place] <= letter <= inner[place + 2]
+            is_in = inner[place] <= letter <= inner[place + 2]
             place += 3
         else:
-            found = inner[place] == letter
+            is_in = inner[place] == letter
             place += 1
-    return found != is_negated
+    return is_in != is_negated

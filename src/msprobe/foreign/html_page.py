@@ -98,8 +98,8 @@ def page(
     if script:
         given = {**(data or {}), "texts": {name: _templates(name) for name in texts}}
         # A text may hold anything; "<" begins no element where it is written so.
-        found = json.dumps(given, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-        yield f'<script type="application/json" id="data">{found}</script>\n'
+        data_text = json.dumps(given, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        yield f'<script type="application/json" id="data">{data_text}</script>\n'
     yield f"<script>{code}</script>\n</body></html>\n"
 
 

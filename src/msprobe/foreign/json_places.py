@@ -23,7 +23,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # t
 _scan_text: Callable[[str, int], tuple[str, int]] = decoder.scanstring  # type: ignore[attr-defined]
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A member of an object: its name, and where its value begins and ends in the bytes."""
 
     name: str
@@ -47,7 +47,7 @@ class JsonPlaces:
         if not self._text.isascii():
             self._check_letters()
 
-    def whole(self) -> Iterator[Member]:
+    def whole(self) -> Iterator[JsonMember]:
         """The members of the object that is the whole text."""
         text = self._text
         at = self._blank(0)
@@ -61,7 +61,7 @@ class JsonPlaces:
         if (end := self._blank(end)) != len(text):
             raise self._broken(json.JSONDecodeError("Extra data", text, end))
 
-    def members(self, start: int) -> Iterator[Member]:
+    def members(self, start: int) -> Iterator[JsonMember]:
         """The members of the object that begins at a place."""
         yield from self._members(start)
 
@@ -84,7 +84,7 @@ class JsonPlaces:
                 _, end = _scan(text, at)
             except (StopIteration, ValueError, RecursionError) as problem:
                 raise self._broken(problem) from problem
-            yield Member(name, at, end)
+            yield JsonMember(name, at, end)
             at = self._blank(end)
             following = text[at : at + 1]
             if following == "}":
@@ -106,8 +106,8 @@ class JsonPlaces:
                 raise InvalidInputError(said("json-is-no-utf8", self._source, place)) from problem
 
     def _blank(self, at: int) -> int:
-        found = _BLANK.match(self._text, at)
-        return at if found is None else found.end()
+        match = _BLANK.match(self._text, at)
+        return at if match is None else match.end()
 
     def _broken(self, problem: BaseException) -> InvalidInputError:
         if isinstance(problem, StopIteration):

@@ -36,7 +36,7 @@ _REPEATS = {
 }
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 class PatternError(InvalidInputError):
@@ -97,7 +97,7 @@ class Pattern:
             raise PatternError.at(self._where, said("replacement-too-long", MOST_LETTERS))
         return self._timed(lambda held: self._compiled.sub(new, held, count=count), text, 1)
 
-    def _timed(self, run: Callable[[str], _Found], text: str, more: int) -> _Found:
+    def _timed(self, run: Callable[[str], _Result], text: str, more: int) -> _Result:
         if len(text) > MOST_LETTERS:
             self._refuse(said("pattern-text-too-long", len(text)))
         if len(text) > 64 or self._unbounded > 2 or self._optional > 10:
@@ -107,13 +107,13 @@ class Pattern:
             if steps > _MOST_STEPS:
                 self._refuse(said("pattern-slow-for-text", len(text)))
         begun = time.perf_counter()
-        found = run(text)
+        answer = run(text)
         taken = time.perf_counter() - begun
         if taken > _SLOW:
             self._left -= taken
             if self._left < 0:
                 self._refuse(said("pattern-slow-for-all"))
-        return found
+        return answer
 
     def _refuse(self, what: str) -> None:
         raise PatternError.at(self._where, said("pattern-problem", _shown(self.pattern), what))
@@ -176,8 +176,8 @@ class _Choices:
         elif sign in (_signs.ASSERT, _signs.ASSERT_NOT):
             self.sequence(list(value[1]), _ANY, is_repeated)
         elif sign is _signs.GROUPREF_EXISTS:
-            for one in value[1:]:
-                self.sequence(list(one or ()), follow, is_repeated)
+            for branch in value[1:]:
+                self.sequence(list(branch or ()), follow, is_repeated)
         elif sign is getattr(_signs, "ATOMIC_GROUP", None):
             self.sequence(list(value), _ANY, is_repeated)
 
@@ -198,8 +198,8 @@ class _Choices:
             self.unbounded += 1
 
     def branch(self, branches: Sequence[Any], follow: _Follow, is_repeated: bool) -> None:
-        texts = [_literal(list(one)) for one in branches]
-        firsts = [self.first(list(one), follow) for one in branches]
+        texts = [_literal(list(branch)) for branch in branches]
+        firsts = [self.first(list(branch), follow) for branch in branches]
         seen = overlap = 0
         for first in firsts:
             overlap |= seen & first
@@ -214,26 +214,26 @@ class _Choices:
             if is_repeated:
                 raise _TooManyChoicesError(said("pattern-repeats-choice"))
             self.optional += 1
-        for one in branches:
-            self.sequence(list(one), follow, is_repeated)
+        for branch in branches:
+            self.sequence(list(branch), follow, is_repeated)
 
     def first(self, items: Sequence[Any], follow: _Follow) -> _Follow:
         """The letters with which the items may begin; ``follow`` where they may be empty."""
-        found = 0
+        letters = 0
         for sign, value in items:
-            found |= self.first_of(sign, value)
+            letters |= self.first_of(sign, value)
             if not self.is_optional(sign, value):
-                return found
-        return found | follow
+                return letters
+        return letters | follow
 
     def first_of(self, sign: Any, value: Any) -> int:
         if sign in _REPEATS:
             return self.first(list(value[2]), 0)
         if sign is _signs.BRANCH:
-            found = 0
-            for one in value[1]:
-                found |= self.first(list(one), 0)
-            return found
+            letters = 0
+            for branch in value[1]:
+                letters |= self.first(list(branch), 0)
+            return letters
         if sign is _signs.SUBPATTERN:
             return self.first(list(value[-1]), 0)
         if sign is getattr(_signs, "ATOMIC_GROUP", None):
@@ -249,7 +249,7 @@ class _Choices:
         if sign in _REPEATS:
             return value[0] == 0 or self.can_be_empty(list(value[2]))
         if sign is _signs.BRANCH:
-            return any(self.can_be_empty(list(one)) for one in value[1])
+            return any(self.can_be_empty(list(branch)) for branch in value[1])
         if sign is _signs.SUBPATTERN:
             return self.can_be_empty(list(value[-1]))
         if sign is getattr(_signs, "ATOMIC_GROUP", None):
@@ -269,13 +269,13 @@ class _Choices:
         if sign is _signs.CATEGORY:
             return _category(value) | _OTHER
         if sign is _signs.IN:
-            found, is_negated = 0, False
-            for inner, one in value:
+            letters, is_negated = 0, False
+            for inner, argument in value:
                 if inner is _signs.NEGATE:
                     is_negated = True
                 else:
-                    found |= self.letters(inner, one)
-            return (_ANY & ~found) | _OTHER if is_negated else found
+                    letters |= self.letters(inner, argument)
+            return (_ANY & ~letters) | _OTHER if is_negated else letters
         return _ANY
 
     def cased(self, bits: int) -> int:
@@ -283,8 +283,8 @@ class _Choices:
             return bits
         letters = [chr(at) for at in range(_LETTERS) if bits >> at & 1]
         for letter in letters:
-            for one in (letter.lower(), letter.upper()):
-                bits |= _bit(ord(one)) if len(one) == 1 else _OTHER
+            for cased_letter in (letter.lower(), letter.upper()):
+                bits |= _bit(ord(cased_letter)) if len(cased_letter) == 1 else _OTHER
         return bits | _OTHER
 
 

@@ -56,25 +56,25 @@ def packed(data: memoryview, value: int | slice, most: int) -> list[int]:
     """The numbers of a repeated field, packed at a place of ``data`` or one alone; not more than ``most``."""
     if isinstance(value, int):
         return [value]
-    found: list[int] = []
+    unpacked: list[int] = []
     position = value.start
     while position < value.stop:
         number, position = _varint(data, position, value.stop)
-        found.append(number)
-        if len(found) > most:
+        unpacked.append(number)
+        if len(unpacked) > most:
             raise WireError(said("protobuf-list-too-long", most))
-    return found
+    return unpacked
 
 
 def numbers(data: memoryview, within: slice, most: int) -> list[int]:
     """Field 1 of a message, which is repeated: at most ``most`` numbers, each by itself or all in one field."""
-    found: list[int] = []
+    numbers_found: list[int] = []
     for field, value in placed_fields(data, within):
         if field == 1:
-            found += packed(data, value, most)
-            if len(found) > most:
+            numbers_found += packed(data, value, most)
+            if len(numbers_found) > most:
                 raise WireError(said("protobuf-list-too-long", most))
-    return found
+    return numbers_found
 
 
 def signed(number: int) -> int:

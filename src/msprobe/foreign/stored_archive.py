@@ -40,7 +40,7 @@ def content_of(data: memoryview, entry: Stored) -> memoryview:
 
 def stored_entries(data: memoryview) -> dict[str, Stored] | None:
     """The entries of an archive by their names; None for one that is not of the plainest form, or no archive."""
-    found: dict[str, Stored] = {}
+    entries: dict[str, Stored] = {}
     place, count, end = _directory(data)
     behind, at = 0, place
     for _ in range(count):
@@ -54,11 +54,11 @@ def stored_entries(data: memoryview) -> dict[str, Stored] | None:
         behind = begin + _LOCAL.size + size
         at += _ENTRY.size
         try:
-            found[str(data[at : at + name_bytes], "ascii")] = Stored(begin, size, crc)
+            entries[str(data[at : at + name_bytes], "ascii")] = Stored(begin, size, crc)
         except UnicodeDecodeError:
             return None
         at += name_bytes + extra + comment
-    return found if found and at == end and len(found) == count else None
+    return entries if entries and at == end and len(entries) == count else None
 
 
 def _directory(data: memoryview) -> tuple[int, int, int]:

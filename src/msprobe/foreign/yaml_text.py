@@ -54,7 +54,7 @@ class YamlError(InvalidInputError):
 
 
 @dataclass(eq=False)
-class Node:
+class YamlNode:
     """A value as it is written. ``value``: a text, a list of nodes, or a list of pairs of nodes."""
 
     kind: NodeKind
@@ -74,7 +74,7 @@ class Node:
     begins: tuple[int, int] = (0, 0)
 
 
-def documents(data: str | bytes, source: object, limits: Limits = SETTINGS) -> list[Node]:
+def documents(data: str | bytes, source: object, limits: Limits = SETTINGS) -> list[YamlNode]:
     """The documents of a text, each as a tree of nodes; an empty one is left out.
 
     Aliases are put in: a node may stand in several places, and never within itself. Raises YamlError where it is no
@@ -113,13 +113,13 @@ def load_all(data: str | bytes, source: object, *, ignores_tags: bool = False, l
 
 def load(data: str | bytes, source: object, *, limits: Limits = SETTINGS) -> Any:
     """The value of a text of one document, None where it is empty. Raises YamlError, BudgetError."""
-    found = load_all(data, source, limits=limits)
-    if len(found) > 1:
-        raise YamlError.at(source, said("yaml-documents", len(found)))
-    return found[0] if found else None
+    loaded = load_all(data, source, limits=limits)
+    if len(loaded) > 1:
+        raise YamlError.at(source, said("yaml-documents", len(loaded)))
+    return loaded[0] if loaded else None
 
 
-def scalar(node: Node, source: object, limits: Limits = SETTINGS) -> Any:
+def scalar(node: YamlNode, source: object, limits: Limits = SETTINGS) -> Any:
     """The value of a scalar as YAML means it. Raises YamlError, BudgetError."""
     make = _SCALARS.get(node.tag)
     if make is None:
@@ -133,23 +133,23 @@ def scalar(node: Node, source: object, limits: Limits = SETTINGS) -> Any:
         raise YamlError.at(source, shown, node.line, node.column) from problem
 
 
-def merged(node: Node) -> list[tuple[Node, Node]]:
+def merged(node: YamlNode) -> list[tuple[YamlNode, YamlNode]]:
     """The pairs of a mapping, with those that ``<<`` merges in before its own, as YAML means it."""
-    own: list[tuple[Node, Node]] = []
-    inherited: list[tuple[Node, Node]] = []
+    own: list[tuple[YamlNode, YamlNode]] = []
+    inherited: list[tuple[YamlNode, YamlNode]] = []
     for key, value in node.value:
         if key.tag != _MERGE:
             own.append((key, value))
             continue
         several = value.value if value.kind == "sequence" else [value]
-        for one in reversed(several):
-            if one.kind != "mapping":
-                raise YamlError.at("<<", said("yaml-merges-objects"), one.line, one.column)
-            inherited += merged(one)
+        for mapping in reversed(several):
+            if mapping.kind != "mapping":
+                raise YamlError.at("<<", said("yaml-merges-objects"), mapping.line, mapping.column)
+            inherited += merged(mapping)
     return [*inherited, *own] if inherited else own
 
 
-def has_own_tag(node: Node) -> bool:
+def has_own_tag(node: YamlNode) -> bool:
     """Whether a tag is written that is none of plain YAML."""
     return bool(node.tag) and (not node.tag.startswith(_PLAIN) or node.tag.startswith(f"{_PLAIN}python/"))
 
@@ -157,22 +157,22 @@ def has_own_tag(node: Node) -> bool:
 class _Composer:
     def __init__(self, loader: Any, source: object, budget: Budget) -> None:
         self.loader, self.source, self.budget = loader, source, budget
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, YamlNode] = {}
 
-    def documents(self) -> Iterator[Node]:
+    def documents(self) -> Iterator[YamlNode]:
         while not isinstance(event := self.loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 self.anchors = {}
-                found = self.document()
+                document = self.document()
                 mark: Any = event.start_mark
-                found.begins = (mark.line + 1, mark.column + 1)
-                if not (found.kind == "scalar" and found.is_plain and not found.value):
-                    yield found
+                document.begins = (mark.line + 1, mark.column + 1)
+                if not (document.kind == "scalar" and document.is_plain and not document.value):
+                    yield document
 
-    def document(self) -> Node:
+    def document(self) -> YamlNode:
         """The tree of a document: a stack of what is open, so that no depth of the text is one of calls."""
         spend = self.budget.spend_items
-        stack: list[tuple[Node, list[Node]]] = []
+        stack: list[tuple[YamlNode, list[YamlNode]]] = []
         while True:
             event: Any = self.loader.get_event()
             spend()
@@ -184,32 +184,32 @@ class _Composer:
                 self.budget.check_depth(len(stack) + 1)
                 mark: Any = event.start_mark
                 kind: NodeKind = "mapping" if isinstance(event, yaml.MappingStartEvent) else "sequence"
-                node = Node(kind, self.tag(event.tag), [], mark.line + 1, mark.column + 1, is_open=True)
+                node = YamlNode(kind, self.tag(event.tag), [], mark.line + 1, mark.column + 1, is_open=True)
                 self.anchor(event, node)
                 stack.append((node, []))
                 continue
             else:  # the end of a collection
                 node, held = stack.pop()
                 node.is_open = False
-                node.size = 1 + sum(one.size for one in held)
-                node.depth = 1 + max((one.depth for one in held), default=0)
+                node.size = 1 + sum(child.size for child in held)
+                node.depth = 1 + max((child.depth for child in held), default=0)
                 self.budget.check_depth(len(stack) + node.depth)
                 node.value = held if node.kind == "sequence" else list(zip(held[::2], held[1::2], strict=True))
             if not stack:
                 return node
             stack[-1][1].append(node)
 
-    def scalar(self, event: Any) -> Node:
+    def scalar(self, event: Any) -> YamlNode:
         mark, value = event.start_mark, event.value
         is_plain = not event.style
         tag = self.tag(event.tag)
         if not tag:
             tag = _resolved(value) if event.implicit[0] else _STR
-        node = Node("scalar", tag, value, mark.line + 1, mark.column + 1, is_plain)
+        node = YamlNode("scalar", tag, value, mark.line + 1, mark.column + 1, is_plain)
         self.anchor(event, node)
         return node
 
-    def alias(self, event: Any) -> Node:
+    def alias(self, event: Any) -> YamlNode:
         node = self.anchors.get(event.anchor)
         mark: Any = event.start_mark
         if node is None or node.is_open:
@@ -218,7 +218,7 @@ class _Composer:
         self.budget.spend_items(node.size)
         return node
 
-    def anchor(self, event: Any, node: Node) -> None:
+    def anchor(self, event: Any, node: YamlNode) -> None:
         if event.anchor is not None:
             self.anchors[event.anchor] = node
 
@@ -231,7 +231,7 @@ class _Values:
     def __init__(self, source: object, ignores_tags: bool, limits: Limits) -> None:
         self.source, self.ignores_tags, self.limits = source, ignores_tags, limits
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: YamlNode) -> Any:
         tag = node.tag
         if tag and not self.ignores_tags and has_own_tag(node):
             shown = said("yaml-tag", tag[:60])
@@ -239,13 +239,13 @@ class _Values:
         if node.kind == "scalar":
             return scalar(node, self.source, self.limits)
         if node.kind == "sequence":
-            return [self.value(one) for one in node.value]
-        found: dict[Any, Any] = {}
+            return [self.value(child) for child in node.value]
+        mapping: dict[Any, Any] = {}
         for key, value in merged(node):
             if key.kind != "scalar":
                 raise YamlError.at(self.source, said("yaml-name-wrong"), key.line, key.column)
-            found[self.value(key)] = self.value(value)
-        return set(found) if tag == f"{_PLAIN}set" else found
+            mapping[self.value(key)] = self.value(value)
+        return set(mapping) if tag == f"{_PLAIN}set" else mapping
 
 
 def _resolved(value: str) -> str:

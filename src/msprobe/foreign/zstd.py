@@ -66,17 +66,17 @@ def unpacked(file: BinaryIO, name: object, budget: Budget | None = None) -> byte
         unpacker = module.ZstdDecompressor(options={module.DecompressionParameter.window_log_max: _WINDOW_BITS})
     else:
         unpacker = module.ZstdDecompressor(max_window_size=1 << _WINDOW_BITS).decompressobj()
-    found: list[bytes] = []
+    pieces: list[bytes] = []
     try:
         while not unpacker.eof:
             piece = file.read(_PIECE_BYTES)
             if not piece:
                 raise InvalidInputError(said("zstd-cut-off", name))
-            found.append(unpacker.decompress(piece))
-            spent.spend_bytes(len(found[-1]))
+            pieces.append(unpacker.decompress(piece))
+            spent.spend_bytes(len(pieces[-1]))
             spent.check_time()
     except module.ZstdError as problem:
         raise InvalidInputError(said("zstd-unreadable", name, str(problem)[:200])) from problem
     if unpacker.unused_data or file.read(1):
         raise InvalidInputError(said("zstd-trailing", name))
-    return b"".join(found)
+    return b"".join(pieces)

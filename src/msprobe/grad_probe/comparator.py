@@ -101,11 +101,11 @@ class GradComparator:
         quiet: bool = False,
     ) -> GradientComparison:
         """Compare all ranks of two ``dump_path``."""
-        one, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
-        ranks, others = layout.ranks_of(one), layout.ranks_of(other)
+        ours, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
+        ranks, others = layout.ranks_of(ours), layout.ranks_of(other)
         common = [rank for rank in ranks if rank in others]
         if not common:
-            raise InvalidInputError(said("gradients-without-common-rank", one, _ranks(ranks), other, _ranks(others)))
+            raise InvalidInputError(said("gradients-without-common-rank", ours, _ranks(ranks), other, _ranks(others)))
         notes = [
             NotRead(
                 said("gradients-of-rank", rank),
@@ -114,10 +114,10 @@ class GradComparator:
             for rank in sorted({*ranks, *others} - {*common})
         ]
         limits, partner = Thresholds(first, drop), _partner(mapping)
-        found = [
+        ranks_compared = [
             compare_rank(rank, RankFolder(ranks[rank]), RankFolder(others[rank]), limits, partner) for rank in common
         ]
-        return _finish(found, notes, output, plot, lambda rank: output / f"rank{rank}", quiet)
+        return _finish(ranks_compared, notes, output, plot, lambda rank: output / f"rank{rank}", quiet)
 
     @classmethod
     def compare(
@@ -136,11 +136,11 @@ class GradComparator:
         quiet: bool = False,
     ) -> GradientComparison:
         """Compare two folders ``rank{N}``; results have no folder of a rank."""
-        one, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
-        number = re.fullmatch(r"rank(\d{1,18})", one.name)
+        ours, other, output = _paths((path1, dump_path1), (path2, dump_path2), (output_dir, output_path))
+        number = re.fullmatch(r"rank(\d{1,18})", ours.name)
         rank = int(number[1]) if number else 0
-        found = compare_rank(rank, RankFolder(one), RankFolder(other), Thresholds(first, drop), _partner(mapping))
-        return _finish([found], [], output, plot, lambda rank: output, quiet)
+        compared = compare_rank(rank, RankFolder(ours), RankFolder(other), Thresholds(first, drop), _partner(mapping))
+        return _finish([compared], [], output, plot, lambda rank: output, quiet)
 
 
 def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
@@ -154,14 +154,14 @@ def _paths(*given: tuple[Any, Any]) -> tuple[Path, Path, Path]:
             mistakes.append(said("argument-is-missing", both[0]))
     if mistakes:
         raise InvalidInputError(said("grad-comparator-arguments", joined("; ", mistakes)))
-    one, other, output = (
+    ours, other, output = (
         paths.check_path_form(first if first is not None else second, "folder") for first, second in given
     )
-    for folder in (one, other):
+    for folder in (ours, other):
         if not folder.is_dir():
             what = said("is-no-folder") if folder.exists() else said("is-not-there")
             raise PathError(said("no-gradients-folder", folder, what))
-    return one, other, paths.check_output_folder(output)
+    return ours, other, paths.check_output_folder(output)
 
 
 def _partner(mapping: Mapped) -> Callable[[str], str]:
@@ -198,13 +198,13 @@ def _finish(
     quiet: bool,
 ) -> GradientComparison:
     if not any(rank.parameters for rank in ranks):
-        few = [*notes, *[_of_rank(rank.rank, note) for rank in ranks for note in rank.notes][:4]]
+        few = [*notes, *[named_by_rank(rank.rank, note) for rank in ranks for note in rank.notes][:4]]
         raise InvalidInputError(
             said("no-gradients-to-compare", joined("; ", map(_text, few)) or said("no-parameter-there"))
         )
     result = GradientComparison(ranks, ranked([problem for rank in ranks for problem in rank.problems]))
-    every = [*notes, *(_of_rank(rank.rank, note) for rank in ranks for note in rank.notes)]
-    judged = {_of_rank(rank.rank, note) for rank in ranks for note in rank.not_judged}
+    every = [*notes, *(named_by_rank(rank.rank, note) for rank in ranks for note in rank.notes)]
+    judged = {named_by_rank(rank.rank, note) for rank in ranks for note in rank.not_judged}
     result.notes = [_text(note) for note in every]
     result.not_compared = [note for note in every if note not in judged]
     result.written = write_results(ranks, result.problems, result.notes, output, folder, plot)
@@ -217,7 +217,7 @@ def _finish(
     return result
 
 
-def _of_rank(rank: int, note: NotRead) -> NotRead:
+def named_by_rank(rank: int, note: NotRead) -> NotRead:
     """A note of one rank among those of all."""
     what = said("gradients-of-rank-in", rank, note.what) if note.what else said("gradients-of-rank", rank)
     return NotRead(what, note.why)

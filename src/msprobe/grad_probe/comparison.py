@@ -29,7 +29,7 @@ class NumberDifference:
     parameter: str
     step: int
     column: str
-    one: str
+    ours: str
     other: str
 
 
@@ -51,39 +51,39 @@ class RankComparison:
 
     def value(self, parameter: str, step: int) -> float | None:
         """The similarity of a parameter at a step; None if there is none."""
-        found = self.similarities.get(parameter, {}).get(step)
-        return None if found is None else found.value
+        similarity = self.similarities.get(parameter, {}).get(step)
+        return None if similarity is None else similarity.value
 
     def summary(self, step: int) -> float | None:
         """The similarity of all parameters together, weighted by their size."""
-        found = [steps[step] for steps in self.similarities.values() if step in steps]
-        count = sum(one.count for one in found)
-        return sum(one.equal for one in found) / count if count else None
+        known = [steps[step] for steps in self.similarities.values() if step in steps]
+        count = sum(similarity.count for similarity in known)
+        return sum(similarity.equal for similarity in known) / count if count else None
 
 
 def compare_rank(
-    rank: int, one: RankFolder, other: RankFolder, limits: Thresholds, partner: Callable[[str], str]
+    rank: int, first: RankFolder, other: RankFolder, limits: Thresholds, partner: Callable[[str], str]
 ) -> RankComparison:
     """Compare what one rank wrote in two runs. ``partner``: the name in the other run of a parameter of the first."""
     result = RankComparison(rank)
-    common = [step for step in one.steps if step in other.steps]
-    _note_lacking(result, "gradients-of-step", one.steps, other.steps)
+    common = [step for step in first.steps if step in other.steps]
+    _note_lacking(result, "gradients-of-step", first.steps, other.steps)
     if not common:
         result.notes.append(NotRead("", said("gradients-no-common-step")))
         return result
-    with_directions = [step for step in common if step in one.direction_steps and step in other.direction_steps]
+    with_directions = [step for step in common if step in first.direction_steps and step in other.direction_steps]
     result.steps = with_directions or common
     _note_lacking(
         result,
         "directions-of-steps",
-        *([step for step in common if step in side.direction_steps] for side in (one, other)),
+        *([step for step in common if step in side.direction_steps] for side in (first, other)),
     )
     lacking = _Lacking()
     numbers = _Numbers(result)
     unjudged = _Unjudged(rank)
     for step in result.steps:
         try:
-            left, right = one.rows(step), other.rows(step)
+            left, right = first.rows(step), other.rows(step)
         except MsprobeError as problem:
             result.notes.append(NotRead(said("gradients-of-step", step), problem.message))
             continue
@@ -94,31 +94,35 @@ def compare_rank(
                 numbers.look(step, name, left.rows[name], right.rows[right_name])
                 continue
             try:
-                found = _similarity(step, name, right_name, one, other, left)
+                similarity = _similarity(step, name, right_name, first, other, left)
             except InvalidInputError as problem:
                 lacking.add(said("gradient-not-comparable", problem.message), name, step)
                 continue
-            if isinstance(found, str):
-                lacking.add(found, name, step)
+            if isinstance(similarity, str):
+                lacking.add(similarity, name, step)
             else:
-                result.similarities[name][step] = found
+                result.similarities[name][step] = similarity
                 unjudged.add(verdict_of(sizes[0], name, sizes[1], right_name), name, step)
     result.parameters = list(result.similarities)
     result.not_judged = unjudged.notes()
     result.notes += lacking.notes() + result.not_judged
     for place, name in enumerate(result.parameters):
-        values = {step: found.value for step, found in result.similarities[name].items() if unjudged.allows(name, step)}
+        values = {
+            step: similarity.value
+            for step, similarity in result.similarities[name].items()
+            if unjudged.allows(name, step)
+        }
         result.problems += [*unjudged.problems(name, place), *problems_of(rank, name, place, values, limits)]
     places = {name: place for place, name in enumerate(result.parameters)}
     result.problems += [
         Problem(
             rank,
-            one.parameter,
-            one.step,
-            said("gradient-numbers-differ", one.column, one.one, one.other),
-            places[one.parameter],
+            difference.parameter,
+            difference.step,
+            said("gradient-numbers-differ", difference.column, difference.ours, difference.other),
+            places[difference.parameter],
         )
-        for one in result.differences
+        for difference in result.differences
     ]
     return result
 
@@ -142,8 +146,8 @@ class _Unjudged:
     def problems(self, name: str, place: int) -> list[Problem]:
         """The first step at which one run has a NaN where the other has none."""
         steps = self._steps.get(name, {})
-        found = [step for step, verdict in sorted(steps.items()) if verdict in ("nan-in-first", "nan-in-second")]
-        return [Problem(self._rank, name, step, said(f"gradient-{steps[step]}"), place) for step in found[:1]]
+        bad_steps = [step for step, verdict in sorted(steps.items()) if verdict in ("nan-in-first", "nan-in-second")]
+        return [Problem(self._rank, name, step, said(f"gradient-{steps[step]}"), place) for step in bad_steps[:1]]
 
     def notes(self) -> list[NotRead]:
         """What was not judged, and is no problem."""
@@ -186,12 +190,12 @@ def _pairs(
     pairs = []
     for name in left.rows:
         wanted = partner(name)
-        found = wanted if wanted in right.rows else plain.get(_WRAPPERS.sub("", wanted))
-        if found is None:
+        partner_name = wanted if wanted in right.rows else plain.get(_WRAPPERS.sub("", wanted))
+        if partner_name is None:
             lacking.add(said("not-in-second-run"), name, step)
         else:
-            pairs.append((name, found))
-    taken = {found for _, found in pairs}
+            pairs.append((name, partner_name))
+    taken = {partner_name for _, partner_name in pairs}
     for name in right.rows:
         if name not in taken:
             lacking.add(said("not-in-first-run"), name, step)
@@ -199,9 +203,9 @@ def _pairs(
 
 
 def _similarity(
-    step: int, name: str, right_name: str, one: RankFolder, other: RankFolder, left: StepRows
+    step: int, name: str, right_name: str, ours: RankFolder, other: RankFolder, left: StepRows
 ) -> Similarity | str:
-    first, second = one.direction(step, name), other.direction(step, right_name)
+    first, second = ours.direction(step, name), other.direction(step, right_name)
     if first is None or second is None:
         return said("no-direction-in-first") if first is None else said("no-direction-in-second")
     return compare_directions(first, second, shape_of(left.rows[name]))
@@ -214,27 +218,27 @@ class _Numbers:
         self._result = result
         self._known: set[str] = set()
 
-    def look(self, step: int, name: str, one: Mapping[str, str], other: Mapping[str, str]) -> None:
+    def look(self, step: int, name: str, first_row: Mapping[str, str], other: Mapping[str, str]) -> None:
         """Compare the rows of a parameter: by checksum where both have one of the same kind."""
         if name in self._known:
             return
-        sums = one.get("md5", ""), other.get("md5", "")
+        sums = first_row.get("md5", ""), other.get("md5", "")
         by_checksum = bool(sums[0]) and len(sums[0]) == len(sums[1])
         for column in ("md5",) if by_checksum else NUMBERS:
-            values = one.get(column, ""), other.get(column, "")
+            values = first_row.get(column, ""), other.get(column, "")
             if values[0] != values[1]:
                 self._known.add(name)
                 # The checksum says that something differs, the numbers how much.
-                shown = next((word for word in NUMBERS if one.get(word) != other.get(word)), column)
+                shown = next((word for word in NUMBERS if first_row.get(word) != other.get(word)), column)
                 title = "checksum" if shown == "md5" else shown
-                difference = NumberDifference(name, step, title, one.get(shown, ""), other.get(shown, ""))
+                difference = NumberDifference(name, step, title, first_row.get(shown, ""), other.get(shown, ""))
                 self._result.differences.append(difference)
                 return
 
 
-def _note_lacking(result: RankComparison, name: str, one: Iterable[int], other: Iterable[int]) -> None:
+def _note_lacking(result: RankComparison, name: str, first_steps: Iterable[int], other: Iterable[int]) -> None:
     """``name``: of the piece that says what one run has and the other has not."""
-    first, second = set(one), set(other)
+    first, second = set(first_steps), set(other)
     for numbers, side in ((first - second, "not-in-second-run"), (second - first, "not-in-first-run")):
         if numbers:
             what = said(name, _some([str(number) for number in sorted(numbers)]))

@@ -60,6 +60,6 @@ def directions_of(rank_folder: Path) -> dict[int, Path]:
 
 def _numbered(folder: Path, form: re.Pattern[str]) -> Iterator[tuple[int, Path]]:
     for path in folder.iterdir():
-        found = form.fullmatch(path.name)
-        if found is not None and len(found[1]) < 19:
-            yield int(found[1]), path
+        match = form.fullmatch(path.name)
+        if match is not None and len(match[1]) < 19:
+            yield int(match[1]), path

@@ -31,7 +31,7 @@ _MOST_COMPARED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class ProbedGradient:
     """Where the elements of a gradient are: ``flat`` shows them (float32 or float64, C order), from ``address`` on.
 
     ``shape``: of the whole gradient; ``local_shape``: of these elements, where they are a part of it. ``norm``: known
@@ -46,7 +46,7 @@ class Gradient:
     norm: float | None = None
 
 
-def measure(gradient: Gradient, probe: GradientProbe) -> tuple[GradientRow, Array | None]:
+def measure(gradient: ProbedGradient, probe: GradientProbe) -> tuple[GradientRow, Array | None]:
     """The row of a gradient, and its direction where the level has one: an array of its own."""
     flat = gradient.flat
     count = flat.size
@@ -76,13 +76,13 @@ def measure(gradient: Gradient, probe: GradientProbe) -> tuple[GradientRow, Arra
 
 def _numbers(flat: Array, address: int) -> dict[str, Any]:
     if native.numbers is None:
-        found = numbers_of(flat, frozenset(("max", "min", "norm")))
-        if found.get("nan"):
+        numbers = numbers_of(flat, frozenset(("max", "min", "norm")))
+        if numbers.get("nan"):
             with np.errstate(all="ignore"):
                 finite = flat[~np.isnan(flat)]
-            found["max"] = finite.max().item() if finite.size else -math.inf
-            found["min"] = finite.min().item() if finite.size else math.inf
-        return found
+            numbers["max"] = finite.max().item() if finite.size else -math.inf
+            numbers["min"] = finite.min().item() if finite.size else math.inf
+        return numbers
     return native.numbers(address, flat.size, _KINDS[flat.itemsize], 0, 0)
 
 

@@ -16,7 +16,7 @@ from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.grad_probe.measure import Array, Gradient, measure
+from msprobe.grad_probe.measure import Array, ProbedGradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.writer import Entry
 from msprobe.messages import said
@@ -73,17 +73,17 @@ class GradientProbe(Observer):
     def before(self, event: Event) -> None:
         """An optimizer is about to step."""
         if event.optimizer is self._optimizer and self.probe.is_wanted(RANKS.current()):  # type: ignore[attr-defined]
-            for place, (name, found) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
+            for place, (name, optimized) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
                 if name not in self._wanted:
                     continue
-                if found.gradient is None:
+                if optimized.gradient is None:
                     log.once(("grad is None", name), "info", said("gradient-is-none", name))
                     continue
                 try:
-                    entry = self._entry(name, found.gradient)
+                    entry = self._entry(name, optimized.gradient)
                 except Exception as error:
-                    entry = self.probe.skipped(name, found.gradient, error)
-                self.probe.add(place, entry, 1000 + int(getattr(found.gradient, "size", 0)))
+                    entry = self.probe.skipped(name, optimized.gradient, error)
+                self.probe.add(place, entry, 1000 + int(getattr(optimized.gradient, "size", 0)))
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped."""
@@ -116,4 +116,6 @@ class GradientProbe(Observer):
         if array.dtype not in (np.float32, np.float64):
             array = array.astype(np.float32)
         flat = array.reshape(-1)
-        return measure(Gradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields)
+        return measure(
+            ProbedGradient(name, flat, flat.__array_interface__["data"][0], shape, local_shape, norm), fields
+        )

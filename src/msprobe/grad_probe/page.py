@@ -130,9 +130,9 @@ _BODY = """<h1>{title}</h1>
 
 def page(ranks: Sequence[RankComparison], problems: Sequence[Problem], notes: Sequence[str]) -> str:
     """The page as HTML. Parameters come in the order in which to look at them, then in that of the model."""
-    found = said("gradients-first-suspicious", problems[0].line) if problems else said("gradients-none-suspicious")
+    line = said("gradients-first-suspicious", problems[0].line) if problems else said("gradients-none-suspicious")
     data = {
-        "line": in_both(found),
+        "line": in_both(line),
         "bad": bool(problems),
         "notes": [in_both(note) for note in notes[:200]],
         "first": FIRST,

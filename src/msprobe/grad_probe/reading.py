@@ -51,8 +51,8 @@ class StepRows:
             raise InvalidInputError(said("csv-unreadable", file, problem)) from None
         header = [name.lower() for name in lines[0]] if lines else []
         if not header or header[0] != "param_name":
-            found = lines[0][:3] if lines else "nothing"
-            raise InvalidInputError(said("gradients-file-first-column", file, found))
+            columns = lines[0][:3] if lines else "nothing"
+            raise InvalidInputError(said("gradients-file-first-column", file, columns))
         for line in lines[1:]:
             if line:
                 self.rows.setdefault(plain_text(line[0]), dict(zip(header[1:], line[1:], strict=False)))

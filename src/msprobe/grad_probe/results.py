@@ -42,7 +42,10 @@ def write_results(
         make_folder_in(output, *own.relative_to(output).parts)
         if rank.differences or not any(rank.similarities.values()):
             lines = [["param_name", "step", "column", "first", "second"]]
-            lines += [[one.parameter, str(one.step), one.column, one.one, one.other] for one in rank.differences]
+            lines += [
+                [difference.parameter, str(difference.step), difference.column, difference.ours, difference.other]
+                for difference in rank.differences
+            ]
             written.append(own / _DIFFERENCES)
             write_atomically(written[-1], csv_bytes(lines), fsync=False)
             continue
@@ -72,12 +75,26 @@ def _details(rank: RankComparison) -> Iterator[list[str]]:
     """A line for each parameter and step; ``nonzero``: elements that are not zero on one side or the other."""
     yield ["param_name", "step", "similarity", "elements", "similarity_nonzero", "elements_nonzero"]
     for name, steps in rank.similarities.items():
-        for step, found in sorted(steps.items()):
-            moving = "" if found.moving is None else str(found.moving)
-            yield [name, str(step), _number(found.value), str(found.count), _number(found.moving_value), moving]
+        for step, similarity in sorted(steps.items()):
+            moving = "" if similarity.moving is None else str(similarity.moving)
+            yield [
+                name,
+                str(step),
+                _number(similarity.value),
+                str(similarity.count),
+                _number(similarity.moving_value),
+                moving,
+            ]
 
 
 def _verdict(problems: Sequence[Problem]) -> Iterator[list[str]]:
     yield ["rank", "param_name", "step", "similarity", "previous", "rule"]
-    for one in problems:
-        yield [str(one.rank), one.parameter, str(one.step), _number(one.similarity), _number(one.previous), one.rule]
+    for problem in problems:
+        yield [
+            str(problem.rank),
+            problem.parameter,
+            str(problem.step),
+            _number(problem.similarity),
+            _number(problem.previous),
+            problem.rule,
+        ]

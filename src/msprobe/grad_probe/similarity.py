@@ -37,20 +37,22 @@ class Similarity:
         return self.moving_equal / self.moving if self.moving and self.moving_equal is not None else None
 
 
-def compare_directions(one: Array, other: Array, shape: tuple[int, ...] | None) -> Similarity:
+def compare_directions(first_direction: Array, other: Array, shape: tuple[int, ...] | None) -> Similarity:
     """Compare two directions, of whatever form. ``shape``: of the gradient, which packed ones do not know.
 
     Raises InvalidInputError if they do not have the same shape.
     """
-    if one.dtype == other.dtype == np.int8:
-        _check_shapes(one.shape, other.shape)
-        moving = (one != 0) | (other != 0)
-        same = one == other
+    if first_direction.dtype == other.dtype == np.int8:
+        _check_shapes(first_direction.shape, other.shape)
+        moving = (first_direction != 0) | (other != 0)
+        same = first_direction == other
         return Similarity(
-            int(np.count_nonzero(same)), one.size, *map(int, (np.count_nonzero(same & moving), moving.sum()))
+            int(np.count_nonzero(same)),
+            first_direction.size,
+            *map(int, (np.count_nonzero(same & moving), moving.sum())),
         )
-    left, right = _positive(one, shape), _positive(other, shape)
-    if one.dtype == np.uint8 or other.dtype == np.uint8:
+    left, right = _positive(first_direction, shape), _positive(other, shape)
+    if first_direction.dtype == np.uint8 or other.dtype == np.uint8:
         left, right = left.reshape(-1), right.reshape(-1)
     _check_shapes(left.shape, right.shape)
     return Similarity(int(np.count_nonzero(left == right)), left.size)
@@ -70,6 +72,6 @@ def _positive(direction: Array, shape: tuple[int, ...] | None) -> Array:
     return direction
 
 
-def _check_shapes(one: tuple[int, ...], other: tuple[int, ...]) -> None:
-    if one != other:
-        raise InvalidInputError(said("direction-shapes-differ", list(one), list(other)))
+def _check_shapes(first_shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    if first_shape != other:
+        raise InvalidInputError(said("direction-shapes-differ", list(first_shape), list(other)))

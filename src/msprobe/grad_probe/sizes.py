@@ -57,11 +57,11 @@ def sizes_of(rows: StepRows) -> Sizes:
     return Sizes(elements, float(np.median(known)) if known else 0.0)
 
 
-def verdict_of(one: Sizes, name: str, other: Sizes, other_name: str) -> Verdict:
+def verdict_of(first_sizes: Sizes, name: str, other: Sizes, other_name: str) -> Verdict:
     """What forbids to judge the directions of a parameter in two runs; "" if nothing does."""
-    first, second = one.is_nan(name), other.is_nan(other_name)
+    first, second = first_sizes.is_nan(name), other.is_nan(other_name)
     if first or second:
         if first and second:
             return "nan-in-both"
         return "nan-in-first" if first else "nan-in-second"
-    return "noise" if one.is_noise(name) and other.is_noise(other_name) else ""
+    return "noise" if first_sizes.is_noise(name) and other.is_noise(other_name) else ""

@@ -28,7 +28,7 @@ from msprobe.capture.torch.training import TrainingListening
 from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.grad_probe.measure import Gradient, measure
+from msprobe.grad_probe.measure import ProbedGradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.torch_devices import DeviceStep
 from msprobe.grad_probe.turns import Turns
@@ -113,7 +113,7 @@ class GradientProbe(Observer):
         if known is not None and known[0] == sizes:
             return known[1]
         ids = {id(parameter) for parameter in parameters_of(optimizer)}
-        places = sorted(self._places[one] for one in ids if one in self._places)
+        places = sorted(self._places[identity] for identity in ids if identity in self._places)
         self._owned[optimizer] = (sizes, places)
         return places
 
@@ -252,25 +252,25 @@ def _gradient(
     shape: tuple[int, ...],
     local_shape: tuple[int, ...] | None,
     norm: float | None,
-) -> Gradient:
+) -> ProbedGradient:
     """The elements of a tensor in memory that is adjacent, not copied: valid as long as ``values`` is."""
     count = values.numel()
     address = address_of(values) if count else 0
     flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
-    return Gradient(name, flat, address, shape, local_shape, norm)
+    return ProbedGradient(name, flat, address, shape, local_shape, norm)
 
 
 def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:
     """A plain real tensor with the elements that are here, and its shape where it is not the gradient's."""
-    found = unwrap(gradient)
-    values = found.values
+    unwrapped = unwrap(gradient)
+    values = unwrapped.values
     if values is None:
-        raise TypeError(found.unsupported or said("no-elements-here"))
+        raise TypeError(unwrapped.unsupported or said("no-elements-here"))
     kind = ""
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
         kind = "gradient-is-complex"
-    if found.sparse is not None:
+    if unwrapped.sparse is not None:
         kind = kind or "gradient-is-sparse"
     elif not values.numel():
         kind = kind or "gradient-is-empty"

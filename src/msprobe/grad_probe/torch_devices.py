@@ -57,7 +57,7 @@ class DeviceStep:
             least, greatest = torch.aminmax(values)
             norm = values.norm() if fields.compat_norm else torch.linalg.vector_norm(values, dtype=wide)
             # An infinity beside a NaN hides it in some kernels; the norm does not.
-            self._numbers += [one.to(torch.float32) for one in (greatest, least, norm)]
+            self._numbers += [number.to(torch.float32) for number in (greatest, least, norm)]
             if fields.grad_level == "L2":
                 self._count(values.to(wide))
         copied = self._copied(values)
@@ -140,8 +140,8 @@ class DeviceStep:
         if self._event is not None:
             self._event.synchronize()
         assert self._host_numbers is not None
-        found = self._host_numbers[place * _NUMBERS : (place + 1) * _NUMBERS].tolist()
-        maximum, minimum, norm = (math.nan,) * _NUMBERS if any(map(math.isnan, found)) else found
+        numbers = self._host_numbers[place * _NUMBERS : (place + 1) * _NUMBERS].tolist()
+        maximum, minimum, norm = (math.nan,) * _NUMBERS if any(map(math.isnan, numbers)) else numbers
         elements = copied()
         checksum = ""
         shares: tuple[float, ...] = ()

@@ -37,23 +37,23 @@ class Turns:
 
     def begin_next(self) -> None:
         """The step is over although some have not stepped: they are not waited for any more."""
-        for one in [one for one in self._members if one not in self._stepped]:
-            self._members.discard(one)
+        for member in [member for member in self._members if member not in self._stepped]:
+            self._members.discard(member)
         self._stepped.clear()
 
     def note(self, optimizer: Any) -> bool:
         """``optimizer`` has stepped. True if the step is complete; then the next one begins."""
         if optimizer not in self._known:
             self._known.add(optimizer)
-            found = [one for one in self._find() if one not in self._known]
-            self._known.update(found)
-            self._members.update(found)
+            new = [optimizer for optimizer in self._find() if optimizer not in self._known]
+            self._known.update(new)
+            self._members.update(new)
         self._members.add(optimizer)
         self._stepped.add(optimizer)
-        missing = [one for one in self._members if one not in self._stepped]
+        missing = [member for member in self._members if member not in self._stepped]
         if missing:
-            updated = {one for stepped in self._stepped for one in self._updates(stepped)}
-            if any(not updated.issuperset(self._updates(one)) for one in missing):
+            updated = {updated_by for stepped in self._stepped for updated_by in self._updates(stepped)}
+            if any(not updated.issuperset(self._updates(member)) for member in missing):
                 return False
         self._stepped.clear()
         return True

@@ -73,4 +73,4 @@ def ranked(problems: Sequence[Problem]) -> list[Problem]:
     """What to look at first: the earliest step; in it the parameter whose gradient the backward pass computes first,
     which is the last one of the model: what is wrong there reaches all that come after it.
     """
-    return sorted(problems, key=lambda one: (one.step, -one.place, one.rank))
+    return sorted(problems, key=lambda problem: (problem.step, -problem.place, problem.rank))

@@ -104,10 +104,10 @@ class StepWriter:
 
     def _header(self, direction: Array) -> bytes:
         key = (direction.dtype.str, tuple(direction.shape))
-        found = self._headers.get(key)
-        if found is None:
-            found = self._headers[key] = npy_header(direction)
-        return found
+        header = self._headers.get(key)
+        if header is None:
+            header = self._headers[key] = npy_header(direction)
+        return header
 
     def _fail(self, step: StepFiles, problem: Exception) -> None:
         self.failed = True

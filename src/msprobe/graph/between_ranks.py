@@ -29,14 +29,16 @@ class Ends:
 
 def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tuple[Ends, ...]:
     """The communication calls of all sides of a graph."""
-    found = []
+    ends = []
     for source, side in written.sides:
         order, names = side.tree.order, side.tree.names
         index = written.comparison.index if written.comparison is not None and source == "NPU" else None
         # The ranks of groups are those that have a call in it: not what each of 1,024 ranks names.
         calls = tuple(
-            CommunicationCall(node, names[node], tuple(replace(one, ranks=()) for one in side.exchanges[node]))
-            for node in sorted(side.exchanges, key=lambda one: order[one])
+            CommunicationCall(
+                node, names[node], tuple(replace(exchange, ranks=()) for exchange in side.exchanges[node])
+            )
+            for node in sorted(side.exchanges, key=lambda exchange: order[exchange])
         )
         rated: dict[int, str] = {}
         for call in calls:
@@ -45,9 +47,9 @@ def ends_of(written: Written, places: Mapping[Place, int] | None = None) -> tupl
             else:
                 value = None if index is None else index[call.node]
                 rated[call.node] = "Nan" if value is None else str(value)
-        own = {node: offset for (one, node), offset in (places or {}).items() if one == source}
-        found.append(Ends(source, side.step, side.rank, calls, rated, own))
-    return tuple(found)
+        own = {node: offset for (exchange_source, node), offset in (places or {}).items() if exchange_source == source}
+        ends.append(Ends(source, side.step, side.rank, calls, rated, own))
+    return tuple(ends)
 
 
 def find_partners(graphs: Sequence[tuple[Ends, ...]]) -> tuple[list[list[Mapping[int, Any]]], int]:
@@ -55,18 +57,18 @@ def find_partners(graphs: Sequence[tuple[Ends, ...]]) -> tuple[list[list[Mapping
 
     With it, how many transfers between two ranks found no other end.
     """
-    found: list[list[Mapping[int, Any]]] = [[{} for _ in ends] for ends in graphs]
+    meetings: list[list[Mapping[int, Any]]] = [[{} for _ in ends] for ends in graphs]
     if len(graphs) < 2:
-        return found, 0
+        return meetings, 0
     lost = 0
     for number in range(len(graphs[0])):
         by_rank = {ends[number].rank: ends[number] for ends in graphs}
         calls = {rank: ends.calls for rank, ends in by_rank.items()}
         nodes, alone = partners(calls, partial(_rated, by_rank))
         lost += alone
-        for graph, ends in zip(found, graphs, strict=True):
+        for graph, ends in zip(meetings, graphs, strict=True):
             graph[number] = nodes.get(ends[number].rank, {})
-    return found, lost
+    return meetings, lost
 
 
 def _rated(sides: Mapping[int, Ends], rank: int, node: int) -> str:

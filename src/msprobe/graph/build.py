@@ -15,7 +15,7 @@ from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError
 from msprobe.graph.between_ranks import find_partners
 from msprobe.graph.folders import DumpFolders, RankFolder, coverage_of, find_folders, pair_folders
-from msprobe.graph.job import Built, Job, Pair, build
+from msprobe.graph.job import Built, GraphJob, Pair, build
 from msprobe.graph.merge.together import check_ranks
 from msprobe.graph.request import GraphRequest
 from msprobe.graph.vis_db import id_of, write_vis_db
@@ -50,7 +50,7 @@ def build_graphs(
     pairs = list(_jobs(mine, theirs, request))
     output = Path(request.output)
     with _growing_folder(output) as folder:
-        jobs = [Job(request, of_one, folder, number) for number, of_one in enumerate(pairs)]
+        jobs = [GraphJob(request, pair, folder, number) for number, pair in enumerate(pairs)]
         graphs: list[Built] = []
 
         def show_dump(number: int) -> None:
@@ -71,7 +71,9 @@ def build_graphs(
 def _growing_folder(output: Path) -> Iterator[Path]:
     """A folder for files on their way, in the folder of the results; of both nothing stays if the work fails."""
     missing = [output, *output.parents]
-    missing = missing[: next((place for place, one in enumerate(missing) if one.exists()), len(missing))]
+    missing = missing[
+        : next((place for place, folder_made in enumerate(missing) if folder_made.exists()), len(missing))
+    ]
     folder = output / f".msprobe-{os.getpid()}.tmp"
     make_folder(folder)
     is_done = False
@@ -80,9 +82,9 @@ def _growing_folder(output: Path) -> Iterator[Path]:
         is_done = True
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for one in () if is_done else missing:
+        for folder_made in () if is_done else missing:
             try:
-                one.rmdir()
+                folder_made.rmdir()
             except OSError:
                 break
 
@@ -97,11 +99,11 @@ def _finish(
     if request.file_type == "db":
         path = output / f"{verb}_{time}.vis.db"
         rows = (
-            (id_of(ends.source, ends.step, ends.rank, call.name), found[call.node])
+            (id_of(ends.source, ends.step, ends.rank, call.name), partner[call.node])
             for built, sides in zip(graphs, additions, strict=True)
-            for ends, found in zip(built.ends, sides, strict=True)
+            for ends, partner in zip(built.ends, sides, strict=True)
             for call in ends.calls
-            if call.node in found
+            if call.node in partner
         )
         write_vis_db(path, [built.part for built in graphs if built.part is not None], rows)
         return [path]
@@ -109,7 +111,9 @@ def _finish(
     for built, sides in zip(graphs, additions, strict=True):
         path = output / f"{_name(verb, mine, built.pair[0])}_{time}.vis"
         offsets = {
-            ends.places[node]: one for ends, found in zip(built.ends, sides, strict=True) for node, one in found.items()
+            ends.places[node]: its_partner
+            for ends, partner in zip(built.ends, sides, strict=True)
+            for node, its_partner in partner.items()
         }
         if offsets:
             with_partners(built.file, path, offsets)
@@ -121,15 +125,15 @@ def _finish(
 
 def _additions(graphs: Sequence[Built]) -> list[list[Mapping[int, Any]]]:
     """For each graph and each of its sides, by node, the partners of communication calls in other ranks."""
-    found: list[list[Mapping[int, Any]]] = [[] for _ in graphs]
+    by_graph: list[list[Mapping[int, Any]]] = [[] for _ in graphs]
     for step in dict.fromkeys(built.pair[0].step for built in graphs):
         places = [place for place, built in enumerate(graphs) if built.pair[0].step == step]
         sides, lost = find_partners([graphs[place].ends for place in places])
-        for place, one in zip(places, sides, strict=True):
-            found[place] = one
+        for place, side in zip(places, sides, strict=True):
+            by_graph[place] = side
         if lost:
             log.warning(said("transfers-without-end", lost))
-    return found
+    return by_graph
 
 
 def _moved(folder: Path, output: Path) -> Path:

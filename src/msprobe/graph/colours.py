@@ -43,7 +43,7 @@ def colours_of(mode: Mode, form: Form, published: bool = False) -> dict[str, Any
     if form == "26.2":
         if mode == "structure":
             return {_GREY: {**unmatched, "accuracy_level": "unmatched node"}}
-        found: dict[str, Any] = {
+        colours: dict[str, Any] = {
             colour: {
                 "value": list(bounds),
                 "description": translated(said("rated-by-rules", word)),
@@ -52,7 +52,7 @@ def colours_of(mode: Mode, form: Form, published: bool = False) -> dict[str, Any
             for colour, bounds, word in _LEVELS
             if mode != "md5" or word != "warning"
         }
-        return {**found, _GREY: {**unmatched, "accuracy_level": "unmatched node"}}
+        return {**colours, _GREY: {**unmatched, "accuracy_level": "unmatched node"}}
     if mode == "structure":
         return {_GREY: unmatched}
     if mode == "md5":

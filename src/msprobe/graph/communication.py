@@ -34,15 +34,15 @@ _KNOWN_GROUPS = 4096
 class OneTransfer:
     """One transfer of a communication call: ``peer`` for those between two ranks, else the group's ``ranks``.
 
-    ``api`` is the function (``isend`` inside of ``batch_isend_irecv``); ``one`` the rank that gives to all or gets from
-    all, None where there is none.
+    ``api`` is the function (``isend`` inside of ``batch_isend_irecv``); ``sender`` the rank that gives to all or gets
+    from all, None where there is none.
     """
 
     api: str
     peer: int | None
     group: str
     ranks: tuple[int, ...]
-    one: int | None
+    sender: int | None
 
 
 def exchanges_of(name: str, record: Any) -> tuple[OneTransfer, ...]:
@@ -59,32 +59,34 @@ def exchanges_of(name: str, record: Any) -> tuple[OneTransfer, ...]:
         if not isinstance(listed, Sequence) or isinstance(listed, str):
             return ()
         return tuple(
-            OneTransfer(str(one.get("op")), peer, str(one.get("group_id") or group[0]), (), None)
-            for one in listed
-            if isinstance(one, Mapping) and (peer := _whole(one.get("peer"))) is not None
+            OneTransfer(
+                str(operation_given.get("op")), peer, str(operation_given.get("group_id") or group[0]), (), None
+            )
+            for operation_given in listed
+            if isinstance(operation_given, Mapping) and (peer := _whole(operation_given.get("peer"))) is not None
         )
     word = "dst" if api in SENDS else "src" if api in RECEIVES else _FROM_ONE.get(api) or _TO_ONE.get(api)
-    one = None
+    other_rank = None
     if word is not None:
         place = _PLACE_OF_ONE[api]
-        one = _whole(keywords.get(word))
-        if one is None and place < len(arguments):
-            one = _whole(arguments[place])
+        other_rank = _whole(keywords.get(word))
+        if other_rank is None and place < len(arguments):
+            other_rank = _whole(arguments[place])
     if api in SENDS or api in RECEIVES:
         # A receive from anyone: the recorder notes who it was.
-        peer = one if one is not None else _whole(record.get("source_rank"))
+        peer = other_rank if other_rank is not None else _whole(record.get("source_rank"))
         return () if peer is None else (OneTransfer(api, peer, group[0], (), None),)
     if not isinstance(arguments, list) or api in ("barrier", "monitored_barrier"):
         return ()
-    return (OneTransfer(api, None, group[0], group[1], one),)
+    return (OneTransfer(api, None, group[0], group[1], other_rank),)
 
 
 def _group(leaf: Any) -> tuple[str, tuple[int, ...]] | None:
     if not isinstance(leaf, Mapping):
         return None
     ranks = leaf.get("group_ranks")
-    found = tuple(rank for rank in ranks if type(rank) is int) if isinstance(ranks, list) else ()
-    return _one_group(str(leaf.get("group_id") or ""), found)
+    members = tuple(rank for rank in ranks if type(rank) is int) if isinstance(ranks, list) else ()
+    return _one_group(str(leaf.get("group_id") or ""), members)
 
 
 @lru_cache(_KNOWN_GROUPS)
@@ -130,10 +132,10 @@ class Meeting:
     @cached_property
     def names(self) -> dict[str, str]:
         """The names of the calls, each with its ranks as :func:`in_runs` gives them."""
-        found: dict[str, list[int]] = {}
+        ranks_by_name: dict[str, list[int]] = {}
         for rank, call in self.calls.items():
-            found.setdefault(call.name, []).append(rank)
-        return {name: in_runs(ranks) for name, ranks in found.items()}
+            ranks_by_name.setdefault(call.name, []).append(rank)
+        return {name: in_runs(ranks) for name, ranks in ranks_by_name.items()}
 
     @cached_property
     def _shown(self) -> dict[int, tuple[str, str]]:
@@ -155,7 +157,7 @@ def transfers(
 ) -> tuple[dict[int, dict[int, list[Transfer]]], int]:
     """For each rank, by node, the transfers that have another end; and how many between two ranks have none."""
     known: dict[Hashable, Meeting] = {}
-    found: dict[int, dict[int, list[Transfer]]] = {}
+    by_rank: dict[int, dict[int, list[Transfer]]] = {}
     pending: list[tuple[int, CommunicationCall, OneTransfer, Meeting]] = []
     for rank, calls in ranks.items():
         count: Counter[Hashable] = Counter()
@@ -169,10 +171,10 @@ def transfers(
     alone = 0
     for rank, call, exchange, meeting in pending:
         if len(meeting.calls) > 1:
-            found.setdefault(rank, {}).setdefault(call.node, []).append((_kind(rank, exchange), meeting))
+            by_rank.setdefault(rank, {}).setdefault(call.node, []).append((_kind(rank, exchange), meeting))
         elif exchange.peer is not None and exchange.peer != rank:
             alone += 1
-    return found, alone
+    return by_rank, alone
 
 
 class Partners(Mapping[int, Any]):
@@ -205,8 +207,8 @@ def partners(ranks: Mapping[int, Sequence[CommunicationCall]], rated: Rated) -> 
     ``nodes_info`` lists the partners one by one. Where they are more than ``MOST_LISTED``, it has so many of them, and
     ``all_nodes`` the names of all nodes that took part, each with its ranks as text (:func:`in_runs`).
     """
-    found, alone = transfers(ranks, rated)
-    return {rank: Partners(rank, by_node) for rank, by_node in found.items()}, alone
+    by_rank, alone = transfers(ranks, rated)
+    return {rank: Partners(rank, by_node) for rank, by_node in by_rank.items()}, alone
 
 
 def _key(rank: int, exchange: OneTransfer) -> Hashable:
@@ -222,7 +224,7 @@ def _kind(rank: int, exchange: OneTransfer) -> str:
     if exchange.api in RECEIVES:
         return RECEIVE
     if exchange.api in _FROM_ONE:
-        return SEND if exchange.one == rank else RECEIVE
+        return SEND if exchange.sender == rank else RECEIVE
     if exchange.api in _TO_ONE:
-        return RECEIVE if exchange.one == rank else SEND
+        return RECEIVE if exchange.sender == rank else SEND
     return BOTH

@@ -77,7 +77,7 @@ def compare_sides(
             texts = (
                 more
                 if mode == "md5"
-                else [f"{one},{level}" if one else "" for one, level in zip(texts, more, strict=True)]
+                else [f"{reason},{level}" if reason else "" for reason, level in zip(texts, more, strict=True)]
             )
         else:
             surplus = any(theirs is NOTHING for _, theirs, _ in rows)
@@ -108,6 +108,6 @@ def _rate_groups(candidate: GraphOfSide, form: Form, mode: Mode, index: list[flo
     for node, kind in enumerate(candidate.tree.kinds.tolist()):
         if kind != GROUP:
             continue
-        found = [one for child in candidate.tree.children(node) if (one := index[child]) is not None]
-        worst_one = (min if reverse else max)(found, default=None)
+        indexes = [child_index for child in candidate.tree.children(node) if (child_index := index[child]) is not None]
+        worst_one = (min if reverse else max)(indexes, default=None)
         index[node] = (best_of(mode) if form == "8.1.1" else 0) if worst_one is None else worst_one

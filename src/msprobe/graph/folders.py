@@ -88,10 +88,10 @@ def find_folders(path: str, field: str) -> DumpFolders:
     if unknown:
         log.warning(said("also-in-graph-folder", field, path, _listed(unknown)))
     if steps:
-        found = [rank for name in _by_number(steps) for rank in _ranks(folder / name, int(name[4:]), field)]
+        rank_folders = [rank for name in _by_number(steps) for rank in _ranks(folder / name, int(name[4:]), field)]
     else:
-        found = _ranks(folder, _step_of(folder), field)
-    return DumpFolders(folder, kind, tuple(found))
+        rank_folders = _ranks(folder, _step_of(folder), field)
+    return DumpFolders(folder, kind, tuple(rank_folders))
 
 
 def _single(folder: Path, field: str) -> RankFolder:
@@ -113,12 +113,12 @@ def _ranks(folder: Path, step: int | None, field: str) -> list[RankFolder]:
     known = known or [name for name in names if _PROCESS.fullmatch(name)][:1]
     if not known:
         raise InvalidInputError(said("no-rank-folder", field, folder, _listed(sorted(names))))
-    found = []
+    rank_folders = []
     for name in _by_number(known):
         _need_files(folder / name, field)
         match = _RANK.fullmatch(name)
-        found.append(RankFolder(folder / name, step, int(match[1]) if match and match[1] else 0, name))
-    return found
+        rank_folders.append(RankFolder(folder / name, step, int(match[1]) if match and match[1] else 0, name))
+    return rank_folders
 
 
 def _need_files(folder: Path, field: str) -> None:

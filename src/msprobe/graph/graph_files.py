@@ -91,23 +91,23 @@ def read_graph_file(path: Path) -> GraphFile:
     raise InvalidInputError(said("no-graph-file-name", path))
 
 
-def names_of(found: object) -> tuple[str, ...]:
+def names_of(names: object) -> tuple[str, ...]:
     """A list of names, or of lines, as texts; none for what is empty. Raises ValueError for what is no list."""
-    if found and not isinstance(found, list):
-        raise ValueError(said("no-list-of-names", str(found)[:40]))
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    if names and not isinstance(names, list):
+        raise ValueError(said("no-list-of-names", str(names)[:40]))
+    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def without_prefixes(link: Iterable[Any]) -> tuple[str, ...]:
     """A link without the marks of sides (``N___``, ``B___``) that older files put before names."""
-    return tuple(str(one).removeprefix("N___").removeprefix("B___") for one in link)
+    return tuple(str(end).removeprefix("N___").removeprefix("B___") for end in link)
 
 
-def _fields(found: Fields | str, name: str) -> Fields:
-    if not isinstance(found, str):
-        return found
+def _fields(fields: Fields | str, name: str) -> Fields:
+    if not isinstance(fields, str):
+        return fields
     try:
-        read = json.loads(found) if found else {}
+        read = json.loads(fields) if fields else {}
     except (ValueError, RecursionError) as problem:
         raise InvalidInputError(said("node-data-unreadable", name, problem)) from problem
     return read if isinstance(read, dict) else {}

@@ -34,28 +34,28 @@ def index_of(name: str, mode: Mode, inputs: Pairs, outputs: Pairs, surplus: bool
     if len(words) > 1 and words[1] in UNWRITTEN:
         return best_of(mode)
     if mode == "md5":
-        return int(not surplus and all(one is None or one.same for one in (*inputs, *outputs)))
+        return int(not surplus and all(difference is None or difference.same for difference in (*inputs, *outputs)))
     if mode == "all":
-        return _of_tensors(inputs, outputs)
+        return _index_of_tensors(inputs, outputs)
     worst: float | int = 0
-    for one in outputs:
-        if one is None:
+    for output in outputs:
+        if output is None:
             continue
-        if one.is_bad:
+        if output.is_bad:
             return 1
-        for ratio in one.relative:
+        for ratio in output.relative:
             if not math.isnan(ratio) and (ratio > worst or worst == 0):
                 worst = max(worst, ratio)
     return min(worst, 1)
 
 
-def _of_tensors(inputs: Pairs, outputs: Pairs) -> float | int:
-    if any(one is not None and one.is_bad for one in outputs):
+def _index_of_tensors(inputs: Pairs, outputs: Pairs) -> float | int:
+    if any(row is not None and row.is_bad for row in outputs):
         return 1
-    if any(one is not None and one.is_bad for one in inputs):
+    if any(row is not None and row.is_bad for row in inputs):
         return 0
-    into = [one.one_thousandth for one in inputs if one is not None and one.one_thousandth is not None]
-    out = [one.one_thousandth for one in outputs if one is not None and one.one_thousandth is not None]
+    into = [row.one_thousandth for row in inputs if row is not None and row.one_thousandth is not None]
+    out = [row.one_thousandth for row in outputs if row is not None and row.one_thousandth is not None]
     if not into or not out:
         return 0
     return min(max(min(into) - min(out), 0.0), 1.0)

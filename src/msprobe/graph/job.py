@@ -34,7 +34,7 @@ Pair = tuple[RankFolder, RankFolder | None]
 
 
 @dataclass(frozen=True)
-class Job:
+class GraphJob:
     """The pairs of folders that are done together: one, or all of a step whose ranks are merged.
 
     ``folder`` is where the files grow, ``number`` keeps their names apart.
@@ -59,12 +59,12 @@ class Built:
     interrupted: tuple[Path, ...] = ()
 
 
-def build(job: Job) -> list[Built]:
+def build(job: GraphJob) -> list[Built]:
     """Read, compare and write. Raises PathError, InvalidInputError or TaskMismatchError."""
     request = job.request
     # Millions of small objects, none of which know each other: looking for circles takes half as long as the work.
     with no_collection():
-        found: list[Built] = []
+        built: list[Built] = []
         opened: list[DumpPart] = []
         for count, (pair, written) in enumerate(_written(job, opened)):
             if request.overflow_check:
@@ -73,18 +73,18 @@ def build(job: Job) -> list[Built]:
                     mark_overflow(side)
             file = job.folder / f"{job.number}_{count}"
             if request.file_type == "json":
-                found.append(Built(pair, write_merged(job.folder, written.candidate), ()))
+                built.append(Built(pair, write_merged(job.folder, written.candidate), ()))
             elif request.file_type == "db":
-                found.append(Built(pair, file, ends_of(written), write_part(file, written)))
+                built.append(Built(pair, file, ends_of(written), write_part(file, written)))
             else:
                 places: dict[Place, int] = {}
                 write_vis(file, written, published_values=request.published_values, places=places)
-                found.append(Built(pair, file, ends_of(written, places)))
+                built.append(Built(pair, file, ends_of(written, places)))
         ended = tuple(part.folder for part in opened if not part.complete)
-        return [replace(one, interrupted=ended) for one in found]
+        return [replace(graph, interrupted=ended) for graph in built]
 
 
-def _written(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
+def _written(job: GraphJob, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """What is written of each graph; the dumps are added to ``opened``, and closed."""
     with ExitStack() as open_parts:
         open_parts.callback(_close, opened)
@@ -137,7 +137,7 @@ def _side(part: DumpPart, tree: Tree, folder: RankFolder, request: GraphRequest)
     return read_side(part, complete_stacks=request.complete_stacks, tree=tree)
 
 
-def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
+def _merged(job: GraphJob, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
     """One graph for each copy of the model."""
     request = job.request
 
@@ -157,11 +157,11 @@ def _merged(job: Job, opened: list[DumpPart]) -> list[tuple[Pair, Written]]:
         raise InvalidInputError(
             said("copies-of-model-differ", len(sides), request.fields[0], len(others), request.fields[1])
         )
-    found: list[tuple[Pair, Written]] = []
+    merged: list[tuple[Pair, Written]] = []
     for place, (side, other) in enumerate(zip(sides, others, strict=True)):
         comparison = compare_sides(side, other, (part, other_part), form=_form(request), match_mode="fuzzy")
-        found.append((job.pairs[place], Written(side, comparison)))
-    return found
+        merged.append((job.pairs[place], Written(side, comparison)))
+    return merged
 
 
 def _form(request: GraphRequest) -> Form:

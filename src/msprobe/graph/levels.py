@@ -38,12 +38,12 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
     ):
         return PASS, [_PASSED] * (len(inputs) + len(outputs))
     into = _norm_error(inputs), *_ratios(inputs)
-    found: list[str] = []
+    texts: list[str] = []
     worst = PASS
     for rows, are_outputs in ((inputs, False), (outputs, True)):
         for mine, theirs, difference in rows:
             if difference is None:
-                found.append("")
+                texts.append("")
                 continue
             reasons = [] if api in _WITHOUT_RULES else _own_reasons(mine, theirs, difference, mode)
             if are_outputs and by_input and api not in _WITHOUT_RULES:
@@ -53,8 +53,8 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
             grads = _requires_grad(mine), _requires_grad(theirs)
             messages = json.dumps([f"{_WORDS[level]}: {translated(text)}" for level, text in reasons])
             # A list as JSON text in a JSON text.
-            found.append(column_texts(_COLUMNS, [str(grads[0] == grads[1]), _WORDS[level], json.dumps(messages)[1:-1]]))
-    return worst, found
+            texts.append(column_texts(_COLUMNS, [str(grads[0] == grads[1]), _WORDS[level], json.dumps(messages)[1:-1]]))
+    return worst, texts
 
 
 def _same_kind(mine: Any, theirs: Any) -> bool:
@@ -69,47 +69,47 @@ def _same_kind(mine: Any, theirs: Any) -> bool:
 
 
 def _own_reasons(mine: Any, theirs: Any, difference: NodeDifference, mode: Mode) -> list[tuple[float, str]]:
-    found: list[tuple[float, str]] = []
+    reasons: list[tuple[float, str]] = []
     if difference.is_bad and not is_bad(theirs):
-        found.append((ERROR, said("not-finite-in-debug")))
+        reasons.append((ERROR, said("not-finite-in-debug")))
     if _requires_grad(mine) != _requires_grad(theirs):
-        found.append((ERROR, said("node-requires-grad-differs")))
+        reasons.append((ERROR, said("node-requires-grad-differs")))
     if type(mine) is dict and type(theirs) is dict and "dtype" in mine and "dtype" in theirs:
         if mine["dtype"] != theirs["dtype"]:
-            found.append((ERROR, said("node-dtype-differs")))
+            reasons.append((ERROR, said("node-dtype-differs")))
         if mine.get("shape") != theirs.get("shape"):
-            found.append((ERROR, said("node-shape-differs")))
+            reasons.append((ERROR, said("node-shape-differs")))
     elif _value(mine) != _value(theirs):
-        found.append((ERROR, said("node-value-differs")))
+        reasons.append((ERROR, said("node-value-differs")))
     if mode == "md5" and difference.same is False:
-        found.append((ERROR, said("node-digest-differs")))
-    return found
+        reasons.append((ERROR, said("node-digest-differs")))
+    return reasons
 
 
 def _against_inputs(
     difference: NodeDifference, mode: Mode, into: tuple[float | None, float | None, float | None]
 ) -> list[tuple[float, str]]:
-    found: list[tuple[float, str]] = []
+    reasons: list[tuple[float, str]] = []
     norm_in, ratio_in, cosine_in = into
     if mode == "summary" and difference.relative:
         error = difference.relative[3]
         if error == error and norm_in is not None:
             if norm_in < 0.1 and error > 0.5:
-                found.append((ERROR, said("norm-off-by-half")))
+                reasons.append((ERROR, said("norm-off-by-half")))
             if error > (10 * norm_in if norm_in else 0.1):
-                found.append((WARNING, said("norm-off-ten-times")))
+                reasons.append((WARNING, said("norm-off-ten-times")))
     elif mode == "all":
         ratio, cosine = difference.one_thousandth, difference.cosine
         if ratio is not None and ratio_in is not None and ratio_in > 0.9 and ratio < 0.1:
-            found.append((ERROR, said("thousandths-lost")))
+            reasons.append((ERROR, said("thousandths-lost")))
         if cosine is not None and cosine_in is not None and cosine_in > 0.9 and cosine_in - cosine > 0.1:
-            found.append((WARNING, said("cosine-lower-than-inputs")))
-    return found
+            reasons.append((WARNING, said("cosine-lower-than-inputs")))
+    return reasons
 
 
 def _norm_error(rows: Sequence[Row]) -> float | None:
-    found = [d.relative[3] for _, _, d in rows if d is not None and d.relative and d.relative[3] == d.relative[3]]
-    return max(found, default=None)
+    relatives = [d.relative[3] for _, _, d in rows if d is not None and d.relative and d.relative[3] == d.relative[3]]
+    return max(relatives, default=None)
 
 
 def _ratios(rows: Sequence[Row]) -> tuple[float | None, float | None]:

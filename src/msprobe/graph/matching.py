@@ -79,8 +79,10 @@ def _around(candidate: Tree, reference: Tree, partner: Partners, taken: bytearra
         int(reference.parents[partner[child]]) for child in candidate.children(node) if partner[child] >= 0
     )
     kind = candidate.kinds[node]
-    found = [(count, -other) for other, count in around.items() if reference.kinds[other] == kind and not taken[other]]
-    return -max(found)[1] if found else -1
+    candidates = [
+        (count, -other) for other, count in around.items() if reference.kinds[other] == kind and not taken[other]
+    ]
+    return -max(candidates)[1] if candidates else -1
 
 
 def _strict(candidate: GraphOfSide, reference: GraphOfSide) -> Partners:
@@ -121,24 +123,24 @@ def _fuzzy(candidate: GraphOfSide, reference: GraphOfSide) -> Partners:
         calls = _counted(left, node)
         there = {key: child for child, key in _counted(right, other)}
         for child, key in calls:
-            found = there.get(key)
-            if found is not None and _same_shapes(candidate, child, reference, found):
-                partner[child] = found
+            twin = there.get(key)
+            if twin is not None and _same_shapes(candidate, child, reference, twin):
+                partner[child] = twin
     return partner
 
 
 def _counted(tree: Tree, node: int) -> list[tuple[int, tuple[str, str, int]]]:
     """The calls right in a node, each with name, direction and how many of them came before."""
     count: Counter[tuple[str, str]] = Counter()
-    found = []
+    counted = []
     for child in tree.children(node):
         if tree.kinds[child] != CALL:
             continue
         parts = read_name(tree.names[child])
         key = (parts.stem, parts.direction)
-        found.append((child, (*key, count[key])))
+        counted.append((child, (*key, count[key])))
         count[key] += 1
-    return found
+    return counted
 
 
 def _alike(candidate: GraphOfSide, node: int, reference: GraphOfSide, other: int) -> bool:
@@ -175,10 +177,10 @@ def paired_parameters(
     counts = candidate.parameter_counts.get(node, 0), reference.parameter_counts.get(other, 0)
     mine, theirs = candidate.inputs[node], reference.inputs[other]
     ends = len(mine) - counts[0], len(theirs) - counts[1]
-    found = _in_order(mine[: ends[0]], theirs[: ends[1]])
+    pairs = _in_order(mine[: ends[0]], theirs[: ends[1]])
     if counts[0]:
-        found += _in_order(mine[ends[0] :], theirs[ends[1] :])
-    return found + _in_order(candidate.outputs[node], reference.outputs[other])
+        pairs += _in_order(mine[ends[0] :], theirs[ends[1] :])
+    return pairs + _in_order(candidate.outputs[node], reference.outputs[other])
 
 
 class _Nothing:
@@ -189,7 +191,7 @@ NOTHING = _Nothing()
 
 
 def _in_order(mine: Sequence[Parameter], theirs: Sequence[Parameter]) -> list[tuple[Parameter, Any]]:
-    return [(one, theirs[place][1] if place < len(theirs) else NOTHING) for place, one in enumerate(mine)]
+    return [(parameter, theirs[place][1] if place < len(theirs) else NOTHING) for place, parameter in enumerate(mine)]
 
 
 def unmatched(tree: Tree, partner: Partners) -> list[str]:

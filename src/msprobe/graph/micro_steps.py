@@ -20,7 +20,7 @@ def count(
     A forward pass of a module begins a new one if a module that is no forward pass came before it; all else belongs
     to the current one. ``given``: what the dump itself says of nodes, which goes first.
     """
-    found: list[int] = []
+    steps: list[int] = []
     step, in_backward = 0, False
     for node in top:
         if kinds[node] == MODULE:
@@ -29,8 +29,8 @@ def count(
             elif in_backward:
                 step += 1
                 in_backward = False
-        found.append(given.get(names[node], step))
-    return found, max(found, default=-1) + 1
+        steps.append(given.get(names[node], step))
+    return steps, max(steps, default=-1) + 1
 
 
 def spread(top: Sequence[int], steps: Sequence[int], order: Numbers, nodes: int) -> Numbers:
@@ -42,5 +42,5 @@ def spread(top: Sequence[int], steps: Sequence[int], order: Numbers, nodes: int)
         end = int(order[node]) + 1
         by_order[start:end] = step
         start = end
-    found: Numbers = by_order[order]
-    return found
+    step_numbers: Numbers = by_order[order]
+    return step_numbers

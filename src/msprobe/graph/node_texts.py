@@ -61,7 +61,7 @@ class NodeTexts:
         above = int(self._other.parents[partner])
         if above not in self._links:
             around = [] if above < 0 else [*self._other.ancestors(above), above]
-            self._links[above] = [self._other.names[one] for one in around]
+            self._links[above] = [self._other.names[around_node] for around_node in around]
         return [*self._links[above], self._other.names[partner]]
 
     def parameters(self, node: int) -> tuple[str, str]:
@@ -72,11 +72,13 @@ class NodeTexts:
         exchange = "batch_isend_irecv" in self.side.tree.names[node]
         columns = self._columns.get(node)
         if columns is None:
-            return self._texts.of_all(inputs, None, exchange), self._texts.of_all(outputs, None, exchange)
+            return self._texts.all_parameters(inputs, None, exchange), self._texts.all_parameters(
+                outputs, None, exchange
+            )
         end = len(inputs)
         return (
-            self._texts.of_all(inputs, columns[:end], exchange),
-            self._texts.of_all(outputs, columns[end:], exchange),
+            self._texts.all_parameters(inputs, columns[:end], exchange),
+            self._texts.all_parameters(outputs, columns[end:], exchange),
         )
 
 
@@ -91,15 +93,15 @@ def micro_steps_of(written: Written) -> tuple[list[int], list[int]]:
         return mine, []
     tree = comparison.reference.tree
     theirs: list[int] = tree.micro_steps.tolist()
-    of_top: dict[int, int] = {}
+    step_by_node: dict[int, int] = {}
     for node, other in enumerate(comparison.partner.tolist()):
         if other > 0 and tree.parents[other] == 0:
-            of_top[other] = mine[node]
+            step_by_node[other] = mine[node]
     for node in tree.by_order.tolist()[::-1]:
         above = int(tree.parents[node])
         if above == 0:
             last = tree.names[node].rpartition(".")[2]
-            theirs[node] = of_top.get(node, int(last) if last.isdigit() else 0)
+            theirs[node] = step_by_node.get(node, int(last) if last.isdigit() else 0)
         elif above > 0:
             theirs[node] = theirs[above]
     return mine, theirs

@@ -72,9 +72,9 @@ def _is_abnormal(leaf: Any) -> bool:
 
 
 def _largest_norm(parameters: Sequence[Parameter]) -> float | None:
-    found: float | None = None
+    largest: float | None = None
     for _, leaf in parameters:
         norm = leaf.get("Norm") if type(leaf) is dict else None
         if isinstance(norm, (int, float)) and not isinstance(norm, bool) and math.isfinite(norm):
-            found = norm if found is None else max(found, norm)
-    return found
+            largest = norm if largest is None else max(largest, norm)
+    return largest

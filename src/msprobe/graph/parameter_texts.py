@@ -29,7 +29,7 @@ class ParameterTexts:
         self._with_md5 = with_md5
         self._around: dict[Any, str] = {}
 
-    def of_all(
+    def all_parameters(
         self, parameters: Sequence[tuple[str, Any]], more: Sequence[str] | None = None, exchange: bool = False
     ) -> str:
         """The JSON object of some parameters by their names.
@@ -37,13 +37,13 @@ class ParameterTexts:
         ``more``: for each, the text of further fields; they are left out of one without a value. ``exchange``: they
         belong to a ``batch_isend_irecv``.
         """
-        found: list[str] = []
+        texts: list[str] = []
         for place, (name, leaf) in enumerate(parameters):
             text = (None if exchange else self._usual(leaf)) or self._any(leaf, exchange)
             if more is not None and more[place] and text != _NULL:
                 text = f"{text},{more[place]}"
-            found.append(f"{self.json(name)}:{{{text}}}")
-        return f"{{{','.join(found)}}}"
+            texts.append(f"{self.json(name)}:{{{text}}}")
+        return f"{{{','.join(texts)}}}"
 
     def json(self, value: Any) -> str:
         """A value as JSON: that of 8.1.1 in ASCII."""

@@ -17,7 +17,7 @@ _FRAMES = ("recompute_fn", "torch/autograd/function.py", "torch\\autograd\\funct
 def places(part: DumpPart, names: Sequence[str], parents: Sequence[int]) -> dict[int, int]:
     """Recomputed module pass at the top -> the next backward pass of the same module."""
     next_backward: dict[str, int] = {}
-    found: dict[int, int] = {}
+    partners: dict[int, int] = {}
     for node in sorted(range(1, len(names)), reverse=True):
         name = names[node]
         if parents[node] != 0 and ".backward." not in name:
@@ -30,8 +30,8 @@ def places(part: DumpPart, names: Sequence[str], parents: Sequence[int]) -> dict
         if parts.direction == "backward":
             next_backward[parts.stem] = node
         elif parts.number and parents[node] == 0 and parts.stem in next_backward and _ran_again(part, name):
-            found[node] = next_backward[parts.stem]
-    return found
+            partners[node] = next_backward[parts.stem]
+    return partners
 
 
 def _ran_again(part: DumpPart, name: str) -> bool:

@@ -16,7 +16,7 @@ from msprobe.config.declared import Declared, demand, is_object, read_declared
 from msprobe.config.mistakes import ConfigSource, raise_in_one_line
 from msprobe.errors import InvalidInputError
 from msprobe.graph.matching import Mode
-from msprobe.graph.merge.layout import Layout
+from msprobe.graph.merge.layout import ParallelLayout
 from msprobe.messages import said
 from msprobe.paths import StrPath
 
@@ -41,16 +41,16 @@ class GraphRequest:
     overflow_check: bool = False
     complete_stacks: bool = True
     published_values: bool = False
-    layouts: tuple[Layout, ...] = field(default=())
+    layouts: tuple[ParallelLayout, ...] = field(default=())
 
 
 @dataclass(frozen=True)
-class CompareFile:
+class GraphCompareFile:
     """The fields of compare.json that a graph needs."""
 
     npu_path: str
     bench_path: str | None
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[ParallelLayout, ...] = ()
 
 
 class _GraphFile(Declared):
@@ -65,29 +65,29 @@ class _GraphFile(Declared):
 _FILE = Annotated[_GraphFile, demand((is_object, "an object with npu_path"))]
 
 
-def read_compare_file(path: StrPath) -> CompareFile:
+def read_compare_file(path: StrPath) -> GraphCompareFile:
     """Read compare.json; comments are allowed. Raises PathError or InvalidInputError."""
     name = os.fspath(path)
     read = read_declared(_FILE, ConfigSource(name, parsed(path), {}), "the file", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)
-    found: _GraphFile = read.value
-    layouts = _layouts(found.parallel_merge, name, found.bench_path is not None)
-    return CompareFile(found.npu_path, found.bench_path, layouts)
+    fields: _GraphFile = read.value
+    layouts = _layouts(fields.parallel_merge, name, fields.bench_path is not None)
+    return GraphCompareFile(fields.npu_path, fields.bench_path, layouts)
 
 
-def _layouts(given: Any, name: str, compares: bool) -> tuple[Layout, ...]:
+def _layouts(given: Any, name: str, compares: bool) -> tuple[ParallelLayout, ...]:
     """The layouts of ``parallel_merge``; none, with a warning, where it is not an object with ``npu``."""
     if not isinstance(given, Mapping) or not given.get("npu"):
         if given:
             needed = '{"npu": {"rank_size": ..., "tp": ..., "pp": ...}}'
             log.warning(said("parallel-merge-wrong", name, needed))
         return ()
-    found = []
+    layouts = []
     for side in ("npu", "bench")[: 2 if compares else 1]:
         fields = given.get(side)
         where = f'compare file "{name}": parallel_merge.{side}'
         if not isinstance(fields, Mapping):
             raise InvalidInputError(said("layout-is-no-object", where))
-        found.append(Layout.of(fields, where))
-    return tuple(found)
+        layouts.append(ParallelLayout.of(fields, where))
+    return tuple(layouts)

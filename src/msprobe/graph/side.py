@@ -67,8 +67,8 @@ def read_side(part: DumpPart, *, complete_stacks: bool = True, tree: Tree | None
         node = numbers.get(name)
         if node is None:
             continue
-        if name.startswith("Distributed.") and (found := exchanges_of(name, record)):
-            exchanges[node] = found
+        if name.startswith("Distributed.") and (exchanges_found := exchanges_of(name, record)):
+            exchanges[node] = exchanges_found
         mine: list[Parameter] = []
         parameters: list[Parameter] = []
         results: list[Parameter] = []

@@ -19,13 +19,13 @@ _TEMPLATE = re.compile(r"\w*Template\(|api_template\(")
 
 def stacks_of(part: DumpPart, tree: Tree) -> list[Sequence[str]]:
     """The frames of each node, innermost first; a backward node without frames has those of its forward node."""
-    found: list[Sequence[str]] = []
+    stacks_found: list[Sequence[str]] = []
     for name, kind in zip(tree.names, tree.kinds.tolist(), strict=True):
         frames: Sequence[str] = part.stack(name)
         if not frames and kind != GROUP and "backward" in name:
             frames = part.stack(_forward_name(name)) or (_no_stack(name),)
-        found.append(frames)
-    return found
+        stacks_found.append(frames)
+    return stacks_found
 
 
 def _forward_name(name: str) -> str:
@@ -44,7 +44,7 @@ def _no_stack(name: str) -> str:
 def shorten(tree: Tree, stacks: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """For modules the line that calls them, for calls the line behind a wrapper of the recorder; else all frames."""
     known: dict[tuple[int, str], Sequence[str]] = {}
-    found: list[Sequence[str]] = []
+    stacks_found: list[Sequence[str]] = []
     for name, kind, frames in zip(tree.names, tree.kinds.tolist(), stacks, strict=True):
         own = ""
         if kind != CALL:
@@ -54,8 +54,8 @@ def shorten(tree: Tree, stacks: Sequence[Sequence[str]]) -> list[Sequence[str]]:
         short = known.get(key)
         if short is None:
             short = known[key] = _after_template(frames) if kind == CALL else _calling(frames, own)
-        found.append(short)
-    return found
+        stacks_found.append(short)
+    return stacks_found
 
 
 def _calling(frames: Sequence[str], module: str) -> Sequence[str]:

@@ -41,12 +41,12 @@ def read_structure(part: DumpPart) -> Structure:
     path = part.folder / CONSTRUCT_FILE
     parents: dict[str, str | None] = {}
     steps: dict[str, int] = {}
-    for name, found in given.items():
-        if isinstance(found, list) and len(found) == 2 and type(found[1]) is int:
-            found, steps[name] = found
-        if found is not None and not isinstance(found, str):
-            raise InvalidInputError(said("parent-is-no-name", path, name, _said(found)))
-        parents[name] = found or None
+    for name, parent in given.items():
+        if isinstance(parent, list) and len(parent) == 2 and type(parent[1]) is int:
+            parent, steps[name] = parent
+        if parent is not None and not isinstance(parent, str):
+            raise InvalidInputError(said("parent-is-no-name", path, name, _said(parent)))
+        parents[name] = parent or None
     notices: list[str] = []
     if not part.complete:
         notices.append(said("graph-of-interrupted"))
@@ -89,7 +89,7 @@ def _place_backward(parents: dict[str, str | None]) -> None:
                 parents[name] = twin
 
 
-def _swapped(name: str, one: str, other: str) -> str:
+def _swapped(name: str, first: str, other: str) -> str:
     """The name in the other direction.
 
     >>> _swapped("Module.backward.Fc.backward.0", "backward", "forward")
@@ -97,7 +97,7 @@ def _swapped(name: str, one: str, other: str) -> str:
     """
     words = name.split(".")
     for place in (-1, -2):
-        if len(words) >= 2 and words[place] == one:
+        if len(words) >= 2 and words[place] == first:
             words[place] = other
             break
     return ".".join(words)
@@ -117,13 +117,13 @@ def _backward_passes(gradients: list[str], parents: Mapping[str, Any]) -> dict[s
             stem, _, number = name.rpartition(".backward.")
             if number.isdigit():
                 last[stem] = max(last.get(stem, 0), int(number))
-    found: dict[str, str | None] = {}
+    passes: dict[str, str | None] = {}
     for name in gradients:
         parts = read_name(name)
         number_of = last.get(parts.stem) if parts.number is None else parts.number
         backward = f"{parts.stem}.backward.{number_of}"
-        found[name] = backward if backward in parents else None
-    return found
+        passes[name] = backward if backward in parents else None
+    return passes
 
 
 def _said(value: object) -> str:

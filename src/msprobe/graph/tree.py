@@ -57,8 +57,8 @@ class Tree:
 
     def children(self, node: int) -> list[int]:
         """The children of a node, in their order."""
-        found: list[int] = self.child_nodes[self.child_starts[node] : self.child_starts[node + 1]].tolist()
-        return found
+        children: list[int] = self.child_nodes[self.child_starts[node] : self.child_starts[node + 1]].tolist()
+        return children
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -68,18 +68,18 @@ class Tree:
     @cached_property
     def by_order(self) -> Numbers:
         """All nodes in the order of execution: children before their parent, the root last."""
-        found = np.empty(len(self), np.int32)
-        found[self.order] = np.arange(len(self), dtype=np.int32)
-        return found
+        order_of_nodes = np.empty(len(self), np.int32)
+        order_of_nodes[self.order] = np.arange(len(self), dtype=np.int32)
+        return order_of_nodes
 
     def ancestors(self, node: int) -> list[int]:
         """The nodes around a node, from the root down, without itself."""
-        found: list[int] = []
+        ancestors: list[int] = []
         above = int(self.parents[node])
         while above >= 0:
-            found.append(above)
+            ancestors.append(above)
             above = int(self.parents[above])
-        return found[::-1]
+        return ancestors[::-1]
 
 
 def read_tree(part: DumpPart, *, rehang_recomputed: bool = True) -> Tree:
@@ -128,12 +128,12 @@ class _Growing:
             self.notices.append(said("nodes-of-unknown-kind", _counted(unknown)))
 
     def _number(self, name: str) -> int:
-        found = self._numbers.get(name)
-        if found is None:
-            found = self._numbers[name] = len(self.names)
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
             self.names.append(name)
             self.parents.append(-1)
-        return found
+        return number
 
     def _add(self, name: str, parent: int, kind: int) -> int:
         known = len(self.names)
@@ -189,17 +189,17 @@ class _Growing:
         state[0] = 2
         cut: list[str] = []
         for start in range(1, len(self.names)):
-            way, node = [], start
+            walked, node = [], start
             while not state[node]:
                 state[node] = 1
-                way.append(node)
+                walked.append(node)
                 node = self.parents[node]
             if state[node] == 1:
-                first = min(way[way.index(node) :])
+                first = min(walked[walked.index(node) :])
                 self.parents[first] = 0
                 cut.append(self.names[first])
-            for one in way:
-                state[one] = 2
+            for walked_node in walked:
+                state[walked_node] = 2
         if cut:
             self.notices.append(said("modules-inside-themselves", _counted(cut), _named(cut)))
 
@@ -297,16 +297,16 @@ def assemble(
 
 def _order(starts: list[int], nodes: list[int]) -> Numbers:
     """The place of each node when children come before their parent."""
-    found = np.empty(len(starts) - 1, np.int32)
+    numbers = np.empty(len(starts) - 1, np.int32)
     number = len(starts) - 2
     todo = [0]
     # Backwards: the parent, then its children from the last to the first.
     while todo:
         node = todo.pop()
-        found[node] = number
+        numbers[node] = number
         number -= 1
         todo += nodes[starts[node] : starts[node + 1]]
-    return found
+    return numbers
 
 
 def _counted(names: list[str]) -> str:

@@ -75,43 +75,43 @@ def fields_of(leaf: Any, form: Form, with_md5: bool, exchange: bool = False) -> 
     if leaf.get("Max") is None:
         return {"value": NULL}
     old = form == "8.1.1"
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for key, value in leaf.items():
         if old and (key in _DROPPED_OF_OLD or (exchange and key in _OF_EXCHANGES)):
             continue
         if key == "md5" and not with_md5:
             continue
-        found[key] = text_of(value, form)
-    if "data_name" not in found:
-        found["data_name"] = "-1"
-    return found
+        fields[key] = text_of(value, form)
+    if "data_name" not in fields:
+        fields["data_name"] = "-1"
+    return fields
 
 
 def _as_value(leaf: Mapping[str, Any], form: Form, with_md5: bool) -> dict[str, Any]:
     """An argument that is no tensor, with its value in place of the statistics."""
     kind = str(leaf.get("type"))
     value = leaf.get("value")
-    found = dict(leaf)
-    found["data_name"] = "-1"
+    shown = dict(leaf)
+    shown["data_name"] = "-1"
     if with_md5:
-        found["md5"] = digest_of(leaf)
+        shown["md5"] = digest_of(leaf)
     if form == "26.2":
-        found["requires_grad"] = None
+        shown["requires_grad"] = None
     if kind == "torch.ProcessGroup":
         value = group_text(leaf.get("group_ranks"))  # beside which stand all of them, once
     dtype = kind if kind in _KEEP_THEIR_WORD else f"<class {type(value).__name__}>"
     for statistic in USUAL_KEYS:
-        found[statistic] = value
-    found["dtype"] = dtype
-    found["shape"] = str(value) if kind == "torch.Size" else "[]"
-    return found
+        shown[statistic] = value
+    shown["dtype"] = dtype
+    shown["shape"] = str(value) if kind == "torch.Size" else "[]"
+    return shown
 
 
 def digest_of(leaf: Any) -> str | None:
     """What is compared of an argument when digests are: of a plain value the CRC-32 of its text."""
     if type(leaf) is dict:
         if "dtype" in leaf:
-            found = leaf.get("md5")
-            return None if found is None else str(found)
+            digest = leaf.get("md5")
+            return None if digest is None else str(digest)
         leaf = leaf.get("value")
     return f"{zlib.crc32(str(leaf).encode(errors='replace')):08x}"

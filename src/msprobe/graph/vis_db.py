@@ -90,7 +90,7 @@ def write_vis_db(path: Path, parts: Sequence[DbPart], additions: Iterable[tuple[
             database.commit()
             database.execute("DETACH part")
             part.path.unlink()
-        rows = ((_json(found), key) for key, found in additions)
+        rows = ((_json(addition), key) for key, addition in additions)
         database.executemany("UPDATE tb_nodes SET matched_distributed = ? WHERE id = ?", rows)
         kind, task, tips, overflow, colours = parts[-1].config
         micro_steps = max(part.micro_steps for part in parts)

@@ -85,9 +85,9 @@ def _check_columns(path: Path, database: Database) -> None:
     """Say what the tables lack: other versions, and other programs, have others."""
     lacking: list[str] = []
     for table, wanted in _READ.items():
-        found = database.columns(table)
-        columns = [column for column in wanted if column not in found]
-        if not found:
+        columns_there = database.columns(table)
+        columns = [column for column in wanted if column not in columns_there]
+        if not columns_there:
             lacking.append(said("table-named", table))
         elif columns:
             lacking.append(said("columns-of-table", ", ".join(columns), table))
@@ -117,5 +117,5 @@ def _node(row: tuple[Any, ...], stack: tuple[str, ...]) -> FileNode:
 
 
 def _list(text: Any) -> Iterable[Any]:
-    found = json.loads(text) if text else []
-    return found if isinstance(found, list) else []
+    elements = json.loads(text) if text else []
+    return elements if isinstance(elements, list) else []

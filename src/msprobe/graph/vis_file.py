@@ -44,9 +44,9 @@ def with_partners(path: StrPath, target: StrPath, additions: Mapping[int, Any]) 
 
     def pieces() -> Iterator[bytes]:
         with open(path, "rb") as file:
-            for offset, found in sorted(additions.items()):
+            for offset, partners in sorted(additions.items()):
                 yield from _copied(file, offset - file.tell())
-                yield b',"matched_distributed":%s' % json.dumps(found).encode()
+                yield b',"matched_distributed":%s' % json.dumps(partners).encode()
             yield from _copied(file, None)
 
     write_atomically(target, pieces())
@@ -135,30 +135,30 @@ def _side(
 def read_vis(path: StrPath) -> GraphFile:
     """Read a ``.vis`` file, ours or one of mindstudio-probe. Raises InvalidInputError or PathError."""
     place = Path(path)
-    found = load_json(place)
-    if not isinstance(found, dict) or not ("NPU" in found or "node" in found):
+    content = load_json(place)
+    if not isinstance(content, dict) or not ("NPU" in content or "node" in content):
         raise InvalidInputError(said("no-graph-file", path))
     step, rank = step_and_rank(place.name)
-    sides: dict[str, Any] = {name: found[name] for name in ("NPU", "Bench") if name in found} or {"NPU": found}
+    sides: dict[str, Any] = {name: content[name] for name in ("NPU", "Bench") if name in content} or {"NPU": content}
     graphs = []
     for source, side in sides.items():
         if not isinstance(side, dict) or not isinstance(side.get("node"), dict):
             raise InvalidInputError(said("graph-file-lacks-node", path, source))
         graphs.append(_graph(place, source, side, step, rank))
-    tips = found.get("ToolTip")
+    tips = content.get("ToolTip")
     try:
         tool_tip = parse_json(tips, path) if isinstance(tips, str) and tips else {}
-        micro_steps = int(found.get("MicroSteps") or 0)
+        micro_steps = int(content.get("MicroSteps") or 0)
     except (ValueError, TypeError, OverflowError) as problem:
         raise InvalidInputError(said("graph-file-header-broken", path, problem)) from problem
     return GraphFile(
         path=place,
-        is_comparison="NPU" in found,
-        task=str(found.get("task") or ""),
+        is_comparison="NPU" in content,
+        task=str(content.get("task") or ""),
         tool_tip=tool_tip,
-        colours=found.get("Colors") or {},
+        colours=content.get("Colors") or {},
         micro_steps=micro_steps,
-        overflow_check=bool(found.get("OverflowCheck")),
+        overflow_check=bool(content.get("OverflowCheck")),
         graphs=tuple(graphs),
     )
 
@@ -180,31 +180,31 @@ def step_and_rank(name: str) -> tuple[int | None, int | None]:
 
 def _graph(path: Path, source: str, side: dict[str, Any], step: int | None, rank: int | None) -> FileGraph:
     nodes: dict[str, FileNode] = {}
-    for name, one in side["node"].items():
-        if not isinstance(one, dict):
+    for name, node_fields in side["node"].items():
+        if not isinstance(node_fields, dict):
             raise InvalidInputError(said("graph-node-is-no-object", path, name))
         try:
-            nodes[name] = _node(name, one)
+            nodes[name] = _node(name, node_fields)
         except (ValueError, TypeError, AttributeError) as problem:
             raise InvalidInputError(said("graph-node-broken", path, name, problem)) from problem
     folder = side.get("dump_data_dir")
     return FileGraph(source, step, rank, folder if isinstance(folder, str) else None, nodes)
 
 
-def _node(name: str, one: dict[str, Any]) -> FileNode:
-    data = one.get("data") or {}
-    up = one.get("upnode")
+def _node(name: str, node_fields: dict[str, Any]) -> FileNode:
+    data = node_fields.get("data") or {}
+    up = node_fields.get("upnode")
     return FileNode(
         name=name,
-        kind=int(one.get("node_type") or 0),
+        kind=int(node_fields.get("node_type") or 0),
         parent=None if up in (None, "None", "") else str(up),
-        children=names_of(one.get("subnodes")),
-        link=without_prefixes(names_of(one.get("matched_node_link"))),
+        children=names_of(node_fields.get("subnodes")),
+        link=without_prefixes(names_of(node_fields.get("matched_node_link"))),
         index=data.get("precision_index"),
         overflow=data.get("overflow_level"),
-        micro_step=int(one.get("micro_step_id") or 0),
-        stack=names_of(one.get("stack_info")),
-        communication=one.get("matched_distributed") or {},
-        inputs_read=one.get("input_data") or {},
-        outputs_read=one.get("output_data") or {},
+        micro_step=int(node_fields.get("micro_step_id") or 0),
+        stack=names_of(node_fields.get("stack_info")),
+        communication=node_fields.get("matched_distributed") or {},
+        inputs_read=node_fields.get("input_data") or {},
+        outputs_read=node_fields.get("output_data") or {},
     )

@@ -32,7 +32,7 @@ def recording(model: Any, config_path: str | None = None, **settings: Any) -> It
     debugger = PrecisionDebugger.existing() or PrecisionDebugger(config_path=config_path, **settings)
 
     def note(module: Any, given: tuple[Any, ...], named: dict[str, Any], answer: Any) -> None:
-        batch = next((one for one in (*given, *named.values()) if hasattr(one, "forward_mode")), None)
+        batch = next((batch for batch in (*given, *named.values()) if hasattr(batch, "forward_mode")), None)
         step.note(*rows_of(batch))
 
     step = EngineStep(debugger, model)

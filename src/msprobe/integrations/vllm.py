@@ -178,7 +178,9 @@ def _rows(request: Any, sampling: Any) -> Iterator[dict[str, Any]]:
         }
         if answer.logprobs is not None:
             entries = zip(tokens, answer.logprobs, strict=False)
-            row["log_probs"] = [float(one[token].logprob) if token in one else None for token, one in entries]
+            row["log_probs"] = [
+                float(candidates[token].logprob) if token in candidates else None for token, candidates in entries
+            ]
         if getattr(request, "num_cached_tokens", None) is not None:
             row["cached_tokens"] = int(request.num_cached_tokens)
         row["sampling_params"] = sampling_settings(sampling)

@@ -99,18 +99,18 @@ class WorkerRecording:
         self._active -= set(getattr(scheduled, "finished_req_ids", ()))
         if self._step is not None and not self._active:
             self.end()
-        new = [one for one in scheduled.scheduled_new_reqs if not str(one.req_id).startswith(_WARMUP)]
+        new = [request for request in scheduled.scheduled_new_reqs if not str(request.req_id).startswith(_WARMUP)]
         if new and self._step is None:
             self._step = EngineStep(self._the_debugger(), self._runner.model)
-        for one in new:
-            name = str(one.req_id)
+        for request in new:
+            name = str(request.req_id)
             self._active.add(name)
             self._answers[name] = {
                 "request_id": _SUFFIX.sub("", name),
-                "prompt_token_ids": [int(token) for token in one.prompt_token_ids or ()],
+                "prompt_token_ids": [int(token) for token in request.prompt_token_ids or ()],
                 "token_ids": [],
-                "cached_tokens": int(one.num_computed_tokens),
-                "sampling_params": sampling_settings(one.sampling_params),
+                "cached_tokens": int(request.num_computed_tokens),
+                "sampling_params": sampling_settings(request.sampling_params),
             }
 
     def _the_debugger(self) -> Any:
@@ -137,9 +137,9 @@ class WorkerRecording:
         if later is not None:
 
             def getting() -> Any:
-                found = later()
-                attempt(self._take, found)
-                return found
+                late_answer = later()
+                attempt(self._take, late_answer)
+                return late_answer
 
             answer.get_output = getting
             return
@@ -148,13 +148,13 @@ class WorkerRecording:
             return
         for name, place in answer.req_id_to_index.items():
             row = self._answers.get(str(name))
-            found = [int(token) for token in tokens[place]] if place < len(tokens) else []
-            if row is None or not found:
+            new_tokens = [int(token) for token in tokens[place]] if place < len(tokens) else []
+            if row is None or not new_tokens:
                 continue
-            row["token_ids"] += found
+            row["token_ids"] += new_tokens
             if answer.logprobs is not None:
-                values = answer.logprobs.slice_request(place, len(found)).logprobs[:, 0]
-                row.setdefault("log_probs", []).extend(float(one) for one in values)
+                values = answer.logprobs.slice_request(place, len(new_tokens)).logprobs[:, 0]
+                row.setdefault("log_probs", []).extend(float(number) for number in values)
 
     def end(self) -> None:
         """End the step that is being recorded, if there is one."""

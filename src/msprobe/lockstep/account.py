@@ -44,7 +44,7 @@ class StepAccount:
     @property
     def delivered(self) -> frozenset[str]:
         """The parameters whose gradients are the reference's, but for rounding, for each optimizer that takes them."""
-        every = [(name, agrees) for one in self.gradients.values() for name, agrees in one.items()]
+        every = [(name, agrees) for gradients in self.gradients.values() for name, agrees in gradients.items()]
         return frozenset(name for name, _ in every) - {name for name, agrees in every if not agrees}
 
     def to_json(self) -> dict[str, Any]:
@@ -66,19 +66,19 @@ class StepAccount:
     def from_json(cls, content: Mapping[str, Any]) -> StepAccount:
         """As it was written. Raises TypeError, KeyError, ValueError or AttributeError for anything else."""
         return cls(
-            [_region(one) for one in content["regions"]],
+            [_region(region) for region in content["regions"]],
             {str(own): str(other) for own, other in content["partners"].items()},
-            {str(one): _truths(found) for one, found in content["gradients"].items()},
+            {str(module): _truths(gradients_of_module) for module, gradients_of_module in content["gradients"].items()},
             _names(content["before_step"]),
             _names(content["recorded_before_step"]),
             _truths(content["rewritten"]),
             [
                 {
-                    **{word: str(one[word]) for word in ("left_by", "recorded", "argument")},
-                    "step": int(one["step"]),
-                    "apart": float(one["apart"]),
+                    **{word: str(carried_entry[word]) for word in ("left_by", "recorded", "argument")},
+                    "step": int(carried_entry["step"]),
+                    "apart": float(carried_entry["apart"]),
                 }
-                for one in content["carried"]
+                for carried_entry in content["carried"]
             ],
             {str(name): None for name in content["idle"]},
             {str(name): float(factor) for name, factor in content.get("factors", {}).items()},
@@ -98,9 +98,9 @@ class Account:
 
     def end_step(self, step: int, regions: Regions) -> None:
         """Keep what the regions of a step came to, and what else is known of it."""
-        self.steps[str(step)], found = self._step, self._step
+        self.steps[str(step)], account = self._step, self._step
         self._step = StepAccount(partners={})
-        found.regions = [region.to_json() for region in regions]
+        account.regions = [region.to_json() for region in regions]
         every = [region for region in regions if region.ends]
         self.counts["regions"] += len(every)
         self.counts["regions_healthy"] += sum(all(region.ends.values()) for region in every)
@@ -129,9 +129,9 @@ class Account:
         """An optimizer that works otherwise than the reference's has come to the same, or not."""
         self._step.rewritten[optimizer] = agrees and self._step.rewritten.get(optimizer, True)
 
-    def carry(self, found: Apart) -> None:
+    def carry(self, carried: Apart) -> None:
         """A tensor of an earlier step is not what the reference has."""
-        self._step.carried.append(asdict(found))
+        self._step.carried.append(asdict(carried))
 
     def do_nothing(self, name: str) -> None:
         """A call has given back its argument."""
@@ -150,20 +150,20 @@ class Account:
 
     def to_json(self) -> dict[str, Any]:
         """As it is written for whoever judges."""
-        steps = {step: one.to_json() for step, one in self.steps.items()}
+        steps = {step: account.to_json() for step, account in self.steps.items()}
         return {"counts": dict(self.counts), "named": self.named, "steps": steps}
 
 
 def _region(content: Mapping[str, Any]) -> dict[str, Any]:
-    content = {_NOW.get(word, word): found for word, found in content.items()}
+    content = {_NOW.get(word, word): content_value for word, content_value in content.items()}
     names = {word: [str(name) for name in content.get(word, ())] for word in NAMES}
     own = {"ends": dict(content["ends"]), "unit": float(content["unit"])}
     return {**names, **own, **{word: bool(content.get(word)) for word in WORDS}}
 
 
 def _names(content: Mapping[str, Any]) -> dict[str, list[str]]:
-    return {str(one): [str(name) for name in names] for one, names in content.items()}
+    return {str(module): [str(name) for name in names] for module, names in content.items()}
 
 
 def _truths(content: Mapping[str, Any]) -> dict[str, bool]:
-    return {str(name): bool(one) for name, one in content.items()}
+    return {str(name): bool(truth) for name, truth in content.items()}

@@ -66,13 +66,13 @@ def read(folder: StrPath) -> dict[str, Any]:
     files = sorted(Path(folder).glob("lockstep_rank*.json"))
     for path in files:
         try:
-            found = read_json(path)
-            counts.update({str(word): int(count) for word, count in found["counts"].items()})
-            for word, names in found["named"].items():
+            content = read_json(path)
+            counts.update({str(word): int(count) for word, count in content["counts"].items()})
+            for word, names in content["named"].items():
                 named.setdefault(str(word), []).extend(map(str, names))
             rank = path.stem.removeprefix("lockstep_rank")
-            for step, one in found.get("steps", {}).items():
-                steps[int(step), rank] = StepAccount.from_json(one)
+            for step, account in content.get("steps", {}).items():
+                steps[int(step), rank] = StepAccount.from_json(account)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             raise InvalidInputError(said("lockstep-file-broken", path, problem)) from problem
     if not counts:

@@ -15,11 +15,11 @@ from msprobe.lockstep.pairing import Values
 NUMBERS = frozenset(("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__"))
 
 
-def is_broadcast(one: Sequence[int], other: Sequence[int]) -> bool:
+def is_broadcast(first: Sequence[int], other: Sequence[int]) -> bool:
     """True if the shapes go together but for lengths of 1: taken over other dimensions, as a largest number of all is
     in the place of one for each row, and what is computed with either has one shape.
     """
-    return len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
+    return len(first) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(first, other, strict=True))
 
 
 def is_kept(event: Call, path: str, tensor: Any) -> bool:
@@ -44,4 +44,6 @@ def gives_back(event: Call, result: Any, given: Iterable[tuple[Any, Any]], value
     if not hasattr(result, "requires_grad") or writes_to_arguments(event):
         return False
     own = values.arguments(event.args, event.kwargs)
-    return any(one is result for one in (*(one for one, _ in given), *(one for _, one in own)))
+    return any(
+        argument is result for argument in (*(argument for argument, _ in given), *(argument for _, argument in own))
+    )

@@ -41,7 +41,7 @@ class Carried:
 
     def begin(self, recorded: RecordedStep | None) -> None:
         """A step begins."""
-        self._left = {key: one for key, one in self._left.items() if one[0]() is not None}
+        self._left = {key: entry for key, entry in self._left.items() if entry[0]() is not None}
         self._taken.clear()
         self._outside = {}
         if recorded is None:
@@ -51,8 +51,8 @@ class Carried:
             where, around = [call.parent], call.parent
             while around is not None and (around := recorded.outer(around)) is not None:
                 where.append(around)
-            for one in where:
-                self._outside.setdefault(one, []).append((call.name, path, slot))
+            for entry in where:
+                self._outside.setdefault(entry, []).append((call.name, path, slot))
         for name, record in recorded.optimizers.items():
             # What an optimizer keeps may be kept by calls outside of any.
             slots: Slots = {}
@@ -71,11 +71,11 @@ class Carried:
         """A call of the candidate alone takes a tensor, in a pass of the reference. What is to be said of it, if it was
         left by a step before, and is none of those that the reference takes there.
         """
-        found = self._left.get(id(tensor))
-        if found is None or found[0]() is not tensor or found[2] >= step or id(tensor) in self._taken:
+        departure = self._left.get(id(tensor))
+        if departure is None or departure[0]() is not tensor or departure[2] >= step or id(tensor) in self._taken:
             return None
         self._taken.add(id(tensor))
-        _, name, made, region = found
+        _, name, made, region = departure
         nearest: tuple[float, str, str] | None = None
         for recorded, path, slot in self._outside.get(parent, ()):
             other = beside.recorded(tensor, slot)

@@ -23,10 +23,10 @@ def has_verdict(folder: StrPath) -> bool:
     try:
         if next(Path(folder).glob("lockstep_rank*.json"), None) is None:
             return False
-        found = read_json(path, most_bytes=_MOST_BYTES)
+        verdict = read_json(path, most_bytes=_MOST_BYTES)
     except (OSError, ValueError, MsprobeError):
         return False
-    summary = found.get("summary") if isinstance(found, dict) else None
+    summary = verdict.get("summary") if isinstance(verdict, dict) else None
     return isinstance(summary, dict) and "lockstep" in summary
 
 

@@ -50,22 +50,24 @@ class NamedCalls:
     @property
     def is_every_call(self) -> bool:
         """True if all calls of their APIs are meant, and ``entries`` have ``*`` for their numbers."""
-        return all(".*." in one for one in self.entries)
+        return all(".*." in entry for entry in self.entries)
 
     @property
     def in_words(self) -> str:
         """As a sentence has them."""
-        *others, last = (said("every-call-of", one) if ".*." in one else one for one in self.entries)
+        *others, last = (said("every-call-of", entry) if ".*." in entry else entry for entry in self.entries)
         return said("fields-and", joined(", ", others), last) if others else last
 
     def is_put_right(self, finding: Finding) -> bool:
         """True for what is still to be said of a call whose results were put right: how it was called."""
         entry = finding.entry or ""
-        return finding.kind in _HOW_CALLED and any(one in self.entries for one in (entry, without_call_number(entry)))
+        return finding.kind in _HOW_CALLED and any(
+            entry in self.entries for entry in (entry, without_call_number(entry))
+        )
 
     def is_of_same_api(self, entry: str | None) -> bool:
         """True for another call of the API of one that is named."""
-        stems = {read_name(one).stem for one in self.entries}
+        stems = {read_name(entry).stem for entry in self.entries}
         return entry is not None and not self.is_every_call and read_name(entry).stem in stems
 
 
@@ -85,7 +87,7 @@ def named_calls(verdict: StrPath, numbers: Sequence[int], is_every_call: bool = 
             problems.append(problem)
     if not entries:
         raise problems[0]
-    named = tuple(dict.fromkeys(without_call_number(one) if is_every_call else one for one in entries))
+    named = tuple(dict.fromkeys(without_call_number(entry) if is_every_call else entry for entry in entries))
     return NamedCalls(named, reference, tuple(problem.message for problem in problems))
 
 
@@ -108,9 +110,9 @@ def _demand_number(path: Path, findings: list[Any], number: int) -> None:
 
 
 def _entry_of(path: Path, findings: list[Any], number: int) -> str:
-    found: dict[str, Any] = findings[number - 1]
-    entry, kind = found.get("entry"), found.get("kind")
-    if kind not in _OF_CALLS or (found.get("evidence") or {}).get("side") == "reference":
+    finding: dict[str, Any] = findings[number - 1]
+    entry, kind = finding.get("entry"), finding.get("kind")
+    if kind not in _OF_CALLS or (finding.get("evidence") or {}).get("side") == "reference":
         raise InvalidInputError(said("finding-not-confirmable", number, path, kind))
     if not isinstance(entry, str) or read_name(entry).kind not in ("api", "module", "optimizer"):
         raise InvalidInputError(said("finding-names-no-call", number, path, entry))

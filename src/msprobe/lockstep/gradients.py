@@ -13,13 +13,13 @@ from msprobe.lockstep.regions import Mark, Region, Regions
 
 
 class Gradients:
-    """The gradients of a step. ``of_modules``: those of passes of modules have partners, too."""
+    """The gradients of a step. ``has_modules``: those of passes of modules have partners, too."""
 
-    def __init__(self, pairs: Pairs, regions: Regions, beside: Beside, of_modules: bool) -> None:
+    def __init__(self, pairs: Pairs, regions: Regions, beside: Beside, has_modules: bool) -> None:
         self._pairs = pairs
         self._regions = regions
         self._beside = beside
-        self._of_modules = of_modules
+        self._has_modules = has_modules
         self._slots: dict[Mark, tuple[Slots, Slots]] = {}
         # Gradients that came already: a graph that is walked twice brings others the second time.
         self._came: set[tuple[str, str, str]] = set()
@@ -28,7 +28,7 @@ class Gradients:
         self._idle: set[Mark] = set()
         self._parameter: dict[tuple[Mark, str], int] = {}
         # The same of calls without a partner.
-        self._of_lone: set[tuple[Mark, str]] = set()
+        self._lone_parameters: set[tuple[Mark, str]] = set()
         # Paired calls whose results other paired calls take, so that gradients come back by them.
         self._taken: set[Mark] = set()
         # What the backward pass under way begins with, in units of what it begins with in the reference.
@@ -53,7 +53,9 @@ class Gradients:
 
     def note_lone_parameters(self, mark: Mark, tensors: Sequence[tuple[str, Any]]) -> None:
         """A call without a partner takes these tensors, by path."""
-        self._of_lone.update((mark, path) for path, tensor in tensors if tensor.requires_grad and tensor.is_leaf)
+        self._lone_parameters.update(
+            (mark, path) for path, tensor in tensors if tensor.requires_grad and tensor.is_leaf
+        )
 
     def note_taken(self, tensors: Sequence[tuple[str, Any]]) -> None:
         """A paired call, whose result needs a gradient, takes these tensors, by path."""
@@ -68,7 +70,7 @@ class Gradients:
         """
         other = self._other(event)
         mark = event.key, event.number
-        is_of_parameter = (mark, event.place) in self._parameter or (mark, event.place) in self._of_lone
+        is_of_parameter = (mark, event.place) in self._parameter or (mark, event.place) in self._lone_parameters
         if self._factor == 1.0 or event.side != "argument" or not is_of_parameter:
             return other
         return (event.gradient if other is None else other) * self._factor
@@ -78,13 +80,13 @@ class Gradients:
         came = event.name, event.side, event.place
         if came in self._came or mark in self._idle:
             return None
-        found = self._pairs.partner.get(mark)
-        if found is None and self._of_modules:
-            found = self._pairs.step.module_pass(event.name)
-        if found is None:
+        pass_ = self._pairs.partner.get(mark)
+        if pass_ is None and self._has_modules:
+            pass_ = self._pairs.step.module_pass(event.name)
+        if pass_ is None:
             return None
         self._came.add(came)
-        slot = self._of(mark, found)[0 if event.side == "result" else 1].get(event.place)
+        slot = self._of(mark, pass_)[0 if event.side == "result" else 1].get(event.place)
         if slot is None or not self._beside.has_shape(event.gradient, slot):
             return None
         other = self._beside.other(event.gradient, slot)
@@ -111,7 +113,7 @@ class Gradients:
         """
         regions = self._regions.entered_from(mark)
         return (
-            not self._of_modules
+            not self._has_modules
             and event.gradient.numel() == 1
             and mark not in self._taken
             and all(region.is_loose for region in regions)
@@ -124,10 +126,10 @@ class Gradients:
         whole, came = other, []
         for taker, path in self._takers.get(self._parameter.get((mark, event.place), 0), ()):
             name = _backward(taker), event.side, path
-            found = self._pairs.partner.get(taker)
-            if found is None or name in self._came:
+            partner = self._pairs.partner.get(taker)
+            if partner is None or name in self._came:
                 continue
-            slot = self._of(taker, found)[1].get(path)
+            slot = self._of(taker, partner)[1].get(path)
             share = None if slot is None else self._beside.recorded(event.gradient, slot)
             if share is None:
                 return other
@@ -140,7 +142,7 @@ class Gradients:
 
     def end_factors(self) -> dict[str, float]:
         """The step is over: the backward calls that began with a factor, with which. Where a paired call has taken
-        gradients that had it, what optimizers take says nothing of it.
+        gradients that had it, what optimizers take shows nothing of it.
         """
         for name, (_, regions) in self._roots.items() if self.is_factor_taken else ():
             for region in regions:
@@ -151,16 +153,16 @@ class Gradients:
         """The step is over: gradients that the reference has, and that no region has brought back."""
         for mark in self._regions.entries():
             name = _backward(mark)
-            found = self._pairs.partner.get(mark)
-            for place in self._of(mark, found)[0] if found is not None else ():
+            recorded = self._pairs.partner.get(mark)
+            for place in self._of(mark, recorded)[0] if recorded is not None else ():
                 if (name, "result", place) not in self._came:
                     for region in self._regions.entered_from(mark):
                         region.end(name, False)
 
-    def _of(self, mark: Mark, found: RecordedCall) -> tuple[Slots, Slots]:
+    def _of(self, mark: Mark, recorded: RecordedCall) -> tuple[Slots, Slots]:
         slots = self._slots.get(mark)
         if slots is None:
-            slots = self._slots[mark] = self._pairs.step.gradients_of(found)
+            slots = self._slots[mark] = self._pairs.step.gradients_of(recorded)
         return slots
 
 

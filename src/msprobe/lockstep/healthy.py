@@ -32,9 +32,9 @@ class Healthy:
     def __init__(self, known: StepAccount) -> None:
         self._known = known
         # Calls between the backward pass and an optimizer that takes the gradients of the reference.
-        agreeing = [one for one, taken in known.gradients.items() if taken and all(taken.values())]
+        agreeing = [module for module, taken in known.gradients.items() if taken and all(taken.values())]
         self._before_step, self._recorded_before_step = (
-            {name for one in agreeing for name in side.get(one, ())}
+            {name for agreeing_module in agreeing for name in side.get(agreeing_module, ())}
             for side in (known.before_step, known.recorded_before_step)
         )
         self._finer: set[str] = set()
@@ -46,20 +46,20 @@ class Healthy:
         self._followed: set[str] = set()
         self._arrived: set[str] = set()
         sick: set[str] = set()
-        for one in known.regions:
-            self._followed.update(one["followed"])
-            if one["ends"] and all(one["ends"].values()):
-                unreported = set(one["unreported"])
-                self._calls.update(name for name in one["calls"] if name not in unreported)
-                self._finer.update(one["calls"] if not one["is_coarser"] else ())
-                self._ends.update((*one["ends"], *one["passed"]))
-                self._arrived.update(one["arrived"])
+        for region in known.regions:
+            self._followed.update(region["followed"])
+            if region["ends"] and all(region["ends"].values()):
+                unreported = set(region["unreported"])
+                self._calls.update(name for name in region["calls"] if name not in unreported)
+                self._finer.update(region["calls"] if not region["is_coarser"] else ())
+                self._ends.update((*region["ends"], *region["passed"]))
+                self._arrived.update(region["arrived"])
                 self._at_once.update(
-                    name for name in one["calls"] if name in one["ends"] and name not in one["made_up"]
+                    name for name in region["calls"] if name in region["ends"] and name not in region["made_up"]
                 )
-                self._coarse.update(one["calls"] if one["unit"] > FINE and not one["compensates"] else ())
+                self._coarse.update(region["calls"] if region["unit"] > FINE and not region["compensates"] else ())
             else:
-                sick.update(name for name, agrees in one["ends"].items() if not agrees)
+                sick.update(name for name, agrees in region["ends"].items() if not agrees)
         self._ends -= sick
 
     def explains(self, suspect: Suspect) -> bool:
@@ -71,8 +71,8 @@ class Healthy:
             return True
         if suspect.shows_later or (finding.kind in ("weights", "initial_weights") and suspect.clear):
             return False  # what outlives the step is no result that a region could end at
-        of_gradients = finding.kind in ("parameter_gradient", "loss_scale") or is_seen_after_backward(finding)
-        if of_gradients and suspect.clear and suspect.matters:
+        is_of_gradients = finding.kind in ("parameter_gradient", "loss_scale") or is_seen_after_backward(finding)
+        if is_of_gradients and suspect.clear and suspect.matters:
             return False  # clipping hides a factor at the end of the region, as long as it clips
         alone = finding.fact(OneSide) or OneSide()
         if finding.kind == "dtype" and alone.candidate and not alone.reference:
@@ -110,7 +110,7 @@ class Healthy:
     def _does_nothing(self, suspect: Suspect) -> bool:
         """True for what is seen at a call that gives back its argument: it belongs to the call that made that."""
         names = [suspect.finding.entry or "", *([suspect.judged.event.name] if suspect.judged is not None else [])]
-        return suspect.finding.direction == "backward" and any(_forward(one) in self._known.idle for one in names)
+        return suspect.finding.direction == "backward" and any(_forward(name) in self._known.idle for name in names)
 
     def _is_before_step(self, suspect: Suspect) -> bool:
         """True for what is done to gradients before an optimizer takes them, if these are the reference's then."""
@@ -131,17 +131,17 @@ class Healthy:
         kind, known = suspect.finding.kind, self._known
         if kind == "parameter_gradient":
             ratios, factors = _ratios(suspect.judged), known.factors.values()
-            close = (any(math.isclose(ratio, one, rel_tol=_SAME_FACTOR) for one in factors) for ratio in ratios)
+            close = (any(math.isclose(ratio, factor, rel_tol=_SAME_FACTOR) for factor in factors) for ratio in ratios)
             return bool(ratios) and all(close)
         agrees = all(all(taken.values()) for taken in known.gradients.values())
         return kind == "loss_scale" and bool(known.factors and known.gradients) and known.are_kept and agrees
 
     def _is_of_rewritten_optimizer(self, finding: Finding) -> bool:
         """True for what an optimizer of another class does, if it comes to the same weights and moments."""
-        found = self._known.rewritten
-        if not found or not all(found.values()):
+        rewritten = self._known.rewritten
+        if not rewritten or not all(rewritten.values()):
             return False
-        return finding.entry in found if finding.kind == "optimizer" else finding.direction == "optimizer"
+        return finding.entry in rewritten if finding.kind == "optimizer" else finding.direction == "optimizer"
 
 
 def is_seen_after_backward(finding: Finding) -> bool:
@@ -171,13 +171,13 @@ def _ratios(judged: Judged | None) -> list[float]:
     """How many times as large the tensors of a record are that differ; 0 for one that is no multiple."""
     if judged is None:
         return []
-    return [ratio_of(one.left, one.right) or 0.0 for one in (*judged.inputs, *judged.outputs)]
+    return [ratio_of(difference.left, difference.right) or 0.0 for difference in (*judged.inputs, *judged.outputs)]
 
 
 def _parameters_of(finding: Finding) -> list[str]:
     """The parameters that a finding lists."""
-    listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "parameters")
-    return [name for one in listed for name in one.names]
+    listed = (fact for fact in finding.facts if isinstance(fact, Listed) and fact.what == "parameters")
+    return [name for list_of_names in listed for name in list_of_names.names]
 
 
 def _takes_tensors(judged: Judged) -> bool:

@@ -136,7 +136,7 @@ class Lockstep(Changer):
         if not isinstance(event, (Call, Collective)):
             return None
         tensors = self._values.arguments(event.args, event.kwargs)
-        found = None
+        recorded = None
         parent = event.parent if self._pairs.step.has_passes else None
         if parent is None and self._in_optimizer and OPTIMIZER in self._pairs.step.parents:
             parent = OPTIMIZER
@@ -145,7 +145,7 @@ class Lockstep(Changer):
         if self._is_reshaped(event, tensors) or (self._in_optimizer and self._is_rewritten(self._step)):
             self._pairs.count(event.key, parent)
         else:
-            found = self._pairs.find(
+            recorded = self._pairs.find(
                 event.key,
                 event.number,
                 parent,
@@ -154,7 +154,7 @@ class Lockstep(Changer):
                 event.is_recompute,
                 lambda call: not has_other_arguments(call.record, event.args, event.kwargs),
             )
-        if found is None:
+        if recorded is None:
             self.account.leave_alone(event.step, event.name)
             if self._gradients is not None:
                 self._gradients.note_lone_parameters((event.key, event.number), tensors)
@@ -169,14 +169,14 @@ class Lockstep(Changer):
                 region.is_of_other_shapes = True
             self._open[event.name] = None, region
             return None
-        self.account.pair(event.name, found.name)
-        self._pairs.pair_passes(self._regions.passes, found)
+        self.account.pair(event.name, recorded.name)
+        self._pairs.pair_passes(self._regions.passes, recorded)
         if self._gradients is not None:
             self._gradients.note_parameters((event.key, event.number), tensors)
         if isinstance(event, Collective) or self._only:
-            self._open[event.name] = found, None
-            return self._averages(event, found, tensors) if self._is_chosen(event.name) else None
-        return self._arguments(event, found, tensors)
+            self._open[event.name] = recorded, None
+            return self._averages(event, recorded, tensors) if self._is_chosen(event.name) else None
+        return self._arguments(event, recorded, tensors)
 
     def _is_reshaped(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> bool:
         """True if something of another shape than the reference's goes in, or what became of it: of another number of
@@ -186,7 +186,9 @@ class Lockstep(Changer):
         takes_number = event.key.rpartition(".")[2] in NUMBERS
         if self._recorded is None or not self._recorded.has_passes:
             return False
-        return any(not one.passes and (one.is_reshaped or (takes_number and one.is_of_other_shapes)) for one in owned)
+        return any(
+            not owner.passes and (owner.is_reshaped or (takes_number and owner.is_of_other_shapes)) for owner in owned
+        )
 
     def _begun(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> Region | None:
         """The region that a call without a partner is in."""
@@ -208,17 +210,17 @@ class Lockstep(Changer):
 
     def _again(self, event: Call | Collective, region: Region, given: Mapping[str, Any]) -> None:
         """Make a call a second time, on own values, and keep what comes out."""
-        found: dict[str, Any] | None = None
+        made_again: dict[str, Any] | None = None
         if isinstance(event, Call) and event.function is not None and event.kwargs.get("out") is None:
             written = writes_to_arguments(event)
-            found = self._values.made_again(event.function, event.args, event.kwargs, given, written)
-        if found is None:
+            made_again = self._values.made_again(event.function, event.args, event.kwargs, given, written)
+        if made_again is None:
             region.end(event.name, False)
         else:
             region.followed.setdefault(event.name)
-        self._again_made[event.name] = found or {}
+        self._again_made[event.name] = made_again or {}
 
-    def _arguments(self, event: Call, found: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> Arguments | None:
+    def _arguments(self, event: Call, call: RecordedCall, tensors: Sequence[tuple[str, Any]]) -> Arguments | None:
         """The recorded arguments in the place of those that differ, and own values that agree with them."""
         given: dict[str, Any] = {}
         owned: dict[str, Own] = {}
@@ -227,10 +229,10 @@ class Lockstep(Changer):
         passed: list[Mark | None] = []
         # What makes a new tensor takes no more than a type and a shape.
         follows = not self._in_optimizer and operation(event.key) not in FILLS
-        begins = follows and has_other_arguments(found.record, event.args, event.kwargs)
+        begins = follows and has_other_arguments(call.record, event.args, event.kwargs)
         writes = writes_to_arguments(event)
         for path, tensor in tensors:
-            slot = found.inputs.get(path)
+            slot = call.inputs.get(path)
             other, own = self._beside.other(tensor, slot), self._regions.own(tensor) if follows else None
             if other is not None and own is None and is_kept(event, path, tensor):
                 written[path] = tensor, other
@@ -256,7 +258,7 @@ class Lockstep(Changer):
                     own.region.root.end(event.name, False)
             elif other is not None and follows and (maker := self._regions.maker(tensor)) is not None:
                 begins, own_values[path] = True, tensor
-                passed.append(self._taken_by_reference(found, slot, maker))
+                passed.append(self._taken_by_reference(call, slot, maker))
             if other is not None:
                 given[path] = self._values.linked(tensor, other)
                 if self._since_backward and self._gradients is not None and not tensor.requires_grad:
@@ -268,7 +270,7 @@ class Lockstep(Changer):
             self._again(event, region, {**given, **put, **own_values})
             for mark in filter(None, passed):
                 self._regions.pass_back(mark, region)
-        self._open[event.name] = found, region
+        self._open[event.name] = call, region
         self._given[event.name] = [
             (value, replace(owned[path], value=own_values[path]) if path in owned else None)
             for path, value in given.items()
@@ -279,12 +281,12 @@ class Lockstep(Changer):
             return None
         self.account.note("inputs_replaced", event.step, event.name)
         values = self._values
-        args = [values.put(one, f"input.{n}", given) for n, one in enumerate(event.args)]
-        kwargs = {word: values.put(one, f"kwargs.{word}", given) for word, one in event.kwargs.items()}
+        args = [values.put(argument, f"input.{n}", given) for n, argument in enumerate(event.args)]
+        kwargs = {word: values.put(argument, f"kwargs.{word}", given) for word, argument in event.kwargs.items()}
         return Arguments(args, kwargs, list(written.values()))
 
     def _averages(
-        self, event: Call | Collective, found: RecordedCall, tensors: Sequence[tuple[str, Any]]
+        self, event: Call | Collective, recorded: RecordedCall, tensors: Sequence[tuple[str, Any]]
     ) -> Arguments | None:
         """Running averages that the one call takes, put right before it; it writes to them itself."""
         if not isinstance(event, Call):
@@ -292,16 +294,16 @@ class Lockstep(Changer):
         written: list[tuple[Any, Any]] = []
         for path, tensor in tensors:
             if is_kept(event, path, tensor):
-                other = self._beside.other(tensor, found.inputs.get(path))
+                other = self._beside.other(tensor, recorded.inputs.get(path))
                 written += [] if other is None else [(tensor, other)]
         if not written:
             return None
         self.account.note("inputs_replaced", event.step, event.name)
         return Arguments(event.args, event.kwargs, written)
 
-    def _taken_by_reference(self, found: RecordedCall, slot: Slot | None, maker: Mark) -> Mark | None:
+    def _taken_by_reference(self, call: RecordedCall, slot: Slot | None, maker: Mark) -> Mark | None:
         """The paired call whose result the reference takes where the candidate takes that of ``maker``."""
-        recorded = self._recorded.maker(slot, found) if self._recorded is not None and slot is not None else None
+        recorded = self._recorded.maker(slot, call) if self._recorded is not None and slot is not None else None
         if recorded is None or recorded.partner is None or maker == (recorded.key, recorded.partner):
             return None
         return recorded.key, recorded.partner
@@ -313,25 +315,25 @@ class Lockstep(Changer):
             return self._put_step(event, "output")
         if isinstance(event, ModulePass):
             return self._after_pass(event, result)
-        found, region = self._open.pop(event.name, (None, None))
+        recorded, region = self._open.pop(event.name, (None, None))
         again = self._again_made.pop(event.name, None)
         replaced = self._given.pop(event.name, ())
         if isinstance(event, Call) and gives_back(event, result, replaced, self._values):
             self.account.do_nothing(event.name)
-            own = next((own for one, own in replaced if one is result), None)
+            own = next((own for replaced_result, own in replaced if replaced_result is result), None)
             if own is not None:
                 self._regions.keep(result, own.region, own.depth, own.value, call=own.call)
             if self._gradients is not None:
                 self._gradients.leave_out((event.key, event.number))
             return None
-        if not self._is_chosen(event.name) or (found is None and region is None):
+        if not self._is_chosen(event.name) or (recorded is None and region is None):
             return None
         given: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
         mark = event.key, event.number
         results = self._values.results(result)
         for path, tensor in results:
-            slot = found.outputs.get(path) if found is not None else None
+            slot = recorded.outputs.get(path) if recorded is not None else None
             if slot is not None and slot.shape != self._values.shape(tensor):
                 # A piece of a row is no row, though it may have the length 1.
                 is_piece = operation(event.key) in MAY_VIEW
@@ -353,8 +355,8 @@ class Lockstep(Changer):
                     region.root.note_unit(math.inf if inside else self._values.unit(tensor))
                 region.root.is_coarser |= self._values.unit(tensor) > region.root.taken
                 if tensor.requires_grad:
-                    region.root.note_gradient(None if found is None else mark, slot is None or value is tensor)
-                if found is None and value is tensor:
+                    region.root.note_gradient(None if recorded is None else mark, slot is None or value is tensor)
+                if recorded is None and value is tensor:
                     self._carried.leave(tensor, event.name, event.step, region)
                 joined = self._followed(event, region, tensor, value, slot, len(results) == 1)
                 if joined is not None:
@@ -363,7 +365,7 @@ class Lockstep(Changer):
             elif slot is not None:
                 self._regions.note_made(tensor, mark)
                 taken = self._values.arguments(event.args, event.kwargs)
-                self._regions.note_call(mark, event.parent, (one for _, one in taken))
+                self._regions.note_call(mark, event.parent, (taken_tensor for _, taken_tensor in taken))
                 if tensor.requires_grad and self._gradients is not None:
                     self._gradients.note_taken(taken)
             if other is not None:
@@ -388,9 +390,9 @@ class Lockstep(Changer):
             return None
         inputs = self._values.arguments(event.args, event.kwargs)
         if operation(event.key) != "detach":
-            for _, one in inputs:
-                self._regions.take(one)
-        owned = [own for _, one in inputs if (own := self._regions.own(one)) is not None]
+            for _, input_tensor in inputs:
+                self._regions.take(input_tensor)
+        owned = [own for _, input_tensor in inputs if (own := self._regions.own(input_tensor)) is not None]
         recorded = self._beside.other(value, slot)
         agrees = slot is not None and (recorded is None or self._beside.agrees(value, recorded, slot, region.root))
         if agrees:
@@ -403,7 +405,7 @@ class Lockstep(Changer):
             if value is tensor or (recorded is None and not owned and self._beside.other(tensor, slot) is None):
                 self._regions.note_made(tensor, mark)
                 return None
-            if alone and isinstance(event, Call) and not any(one is tensor for _, one in inputs):
+            if alone and isinstance(event, Call) and not any(input_tensor is tensor for _, input_tensor in inputs):
                 joined = value if recorded is None else self._values.linked(value, recorded)
                 if value.requires_grad:
                     self._regions.note_made(joined, mark)
@@ -468,8 +470,8 @@ class Lockstep(Changer):
             self.account.rewrite(event.name, agrees)
         pairs = optimizer_steps.differing(event, record, part, self._beside)
         if part == ("output" if event.has_closure else "input_kwargs"):
-            found = optimizer_steps.judge_gradients(event, record, self._beside, self._regions, self._values)
-            self.account.take_gradients(event.name, found, self._since_backward, recorded.before_step.get(name, ()))
+            agreeing = optimizer_steps.judge_gradients(event, record, self._beside, self._regions, self._values)
+            self.account.take_gradients(event.name, agreeing, self._since_backward, recorded.before_step.get(name, ()))
         self.account.counts["optimizer_tensors_replaced"] += len(pairs)
         return Values(pairs) if pairs else None
 
@@ -493,7 +495,9 @@ class Lockstep(Changer):
     def _is_chosen(self, name: str) -> bool:
         if not self._only:
             return True
-        return any(one in self._only for word in (name, without_call_number(name)) for one in (word, _forward(word)))
+        return any(
+            entry in self._only for word in (name, without_call_number(name)) for entry in (word, _forward(word))
+        )
 
 
 def _forward(name: str) -> str:

@@ -43,20 +43,27 @@ def differing(
     instead, as far as they were recorded whole. Where a closure computes the gradients, those before it do not count.
     """
     pairs: list[tuple[Any, Any]] = []
-    for one in _beside_recorded(event, record, part, beside):
-        other = None if one.field == ".grad" and event.has_closure else beside.other(one.tensor, one.slot)
+    for recorded_field in _beside_recorded(event, record, part, beside):
+        other = (
+            None
+            if recorded_field.field == ".grad" and event.has_closure
+            else beside.other(recorded_field.tensor, recorded_field.slot)
+        )
         if other is not None:
-            pairs.append((one.tensor, other))
+            pairs.append((recorded_field.tensor, other))
     return pairs
 
 
 def comes_to_the_same(event: OptimizerStep, record: Mapping[str, Any] | None, beside: Beside) -> bool:
     """True if weights after a step, and moments that both sides have, are the reference's but for rounding."""
-    found = list(_beside_recorded(event, record, "output", beside))
-    others = ((one, beside.other(one.tensor, one.slot)) for one in found)
-    return any(one.field == ".weight" for one in found) and all(
-        other is None or beside.apart(one.tensor, other) <= rounding_count_limit(_CALLS_OF_STEP, one.slot.unit)
-        for one, other in others
+    beside_recorded = list(_beside_recorded(event, record, "output", beside))
+    others = (
+        (recorded_field, beside.other(recorded_field.tensor, recorded_field.slot)) for recorded_field in beside_recorded
+    )
+    return any(recorded_field.field == ".weight" for recorded_field in beside_recorded) and all(
+        other is None
+        or beside.apart(recorded_field.tensor, other) <= rounding_count_limit(_CALLS_OF_STEP, recorded_field.slot.unit)
+        for recorded_field, other in others
     )
 
 
@@ -87,12 +94,17 @@ def judge_gradients(
     parameter. The own values count, whatever was put in their place on the way. Regions that have made these gradients,
     and those that nothing else has ended, are judged by them.
     """
-    taken = [one for one in _beside_recorded(event, record, "input_kwargs", beside) if one.field == ".grad"]
-    owned = [regions.own(one.tensor) for one in taken]
-    mine = [
-        one.tensor if own is None or own.value is None else own.value for one, own in zip(taken, owned, strict=True)
+    taken = [
+        recorded_field
+        for recorded_field in _beside_recorded(event, record, "input_kwargs", beside)
+        if recorded_field.field == ".grad"
     ]
-    others = [beside.other(own, one.slot) for one, own in zip(taken, mine, strict=True)]
+    owned = [regions.own(field_taken.tensor) for field_taken in taken]
+    mine = [
+        field_taken.tensor if own is None or own.value is None else own.value
+        for field_taken, own in zip(taken, owned, strict=True)
+    ]
+    others = [beside.other(own, field_taken.slot) for field_taken, own in zip(taken, mine, strict=True)]
     sizes = [
         values.size(own if other is None else other) if own.numel() else 0.0
         for own, other in zip(mine, others, strict=True)
@@ -101,14 +113,16 @@ def judge_gradients(
     least = noise.SMALL_GRADIENT * max(filter(math.isfinite, sizes), default=0.0)
     apart = [_apart(own, other, max(size, least), values) for own, other, size in zip(mine, others, sizes, strict=True)]
     agree: dict[str, bool] = {}
-    for one, own, off in zip(taken, owned, apart, strict=True):
-        around = [*regions.taking(one.weight), *([own.region.root] if own is not None else [])]
-        agree[one.name] = off <= max(region.allowed(one.slot.unit, gradient=True) for region in around or [Region(())])
+    for field_taken, own, off in zip(taken, owned, apart, strict=True):
+        around = [*regions.taking(field_taken.weight), *([own.region.root] if own is not None else [])]
+        agree[field_taken.name] = off <= max(
+            region.allowed(field_taken.slot.unit, gradient=True) for region in around or [Region(())]
+        )
         if own is not None:
-            own.region.root.end(event.name, agree[one.name])
+            own.region.root.end(event.name, agree[field_taken.name])
     for region in regions:
         if not region.ends and region.has_gradient and region.decides_by_gradients:
-            limits = (region.allowed(one.slot.unit, gradient=True) for one in taken)
+            limits = (region.allowed(field_taken.slot.unit, gradient=True) for field_taken in taken)
             region.end(event.name, all(off <= limit for off, limit in zip(apart, limits, strict=True)))
     return agree
 
@@ -117,8 +131,8 @@ def _apart(own: Any, other: Any, size: float, values: pairing.Values) -> float:
     """How far a gradient is apart from the reference's, relative to a size; infinite where it is not finite."""
     if other is None:
         return 0.0
-    found = values.apart(own, other)
-    if not math.isfinite(found) and values.size(other):
+    relative = values.apart(own, other)
+    if not math.isfinite(relative) and values.size(other):
         return math.inf
-    found = values.size(own - other)
-    return found / size if math.isfinite(found) and size else math.inf
+    distance = values.size(own - other)
+    return distance / size if math.isfinite(distance) and size else math.inf

@@ -126,20 +126,20 @@ class Pairs:
             alike = [call for call in every if call.partner is None and call.is_recompute is recompute]
             alike = [call for call in alike if self._may_come_now(call, parent)]
             alike = [call for call in alike if _shapes_of(call) == shapes]
-            found = next((call for call in alike if self._have_values(call, tensors)), None)
+            call = next((call for call in alike if self._have_values(call, tensors)), None)
         else:
             alike = self._around((parent, key, shapes, recompute))
-            found = self._of(alike, tensors, stack, is_said) if alike else None
-        if found is None:
+            call = self._of(alike, tensors, stack, is_said) if alike else None
+        if call is None:
             self.count(key, parent)
             return None
-        self._more[found.parent, key] += 1
-        found.partner = number
-        self._at = found.index
-        self._unmade[found.parent, key] -= 1
-        self._waiting[found.parent, key, shapes, recompute].remove(found)
-        self.partner[key, number] = found
-        return found
+        self._more[call.parent, key] += 1
+        call.partner = number
+        self._at = call.index
+        self._unmade[call.parent, key] -= 1
+        self._waiting[call.parent, key, shapes, recompute].remove(call)
+        self.partner[key, number] = call
+        return call
 
     def _may_come_now(self, call: RecordedCall, parent: str | None) -> bool:
         """True if a call may answer to one in a pass that the reference does not have.
@@ -185,11 +185,11 @@ class Pairs:
         """The candidate makes a call that has no partner."""
         self._more[self.pass_of(parent), key] += 1
 
-    def pair_passes(self, passes: Sequence[str], found: RecordedCall) -> None:
+    def pair_passes(self, passes: Sequence[str], recorded_call: RecordedCall) -> None:
         """A call in these passes, the innermost last, has found its partner: so the passes have. They may have other
         numbers, as where one side repeats passes to save memory.
         """
-        recorded = found.parent
+        recorded = recorded_call.parent
         for own in reversed(passes):
             if recorded is None or _module_of(recorded) != _module_of(own):
                 return
@@ -202,8 +202,8 @@ class Pairs:
 
     def pass_outputs(self, own: str) -> Slots:
         """What the pass returned in the reference that answers to a pass of the candidate; nothing if none is known."""
-        found = self._passes.get(own)
-        return {} if found is None else self.step.pass_outputs(found)
+        recorded_pass = self._passes.get(own)
+        return {} if recorded_pass is None else self.step.pass_outputs(recorded_pass)
 
     def is_waiting(self, key: str, parent: str | None) -> bool:
         """True if the reference has more calls of a name in a pass."""
@@ -235,22 +235,24 @@ class Pairs:
         # One that is part of the graph, and one on a detached tensor, may take the same numbers.
         same = [call for call in same if _need_gradients(call, tensors)] or same
         line = line_of(tuple(stack()))
-        of_line = [call for call in alike if self.step.code_of(call) == line]
+        line_calls = [call for call in alike if self.step.code_of(call) == line]
         among = same or self._nearest(alike, tensors)
-        if same and of_line and not any(call in of_line for call in same):
+        if same and line_calls and not any(call in line_calls for call in same):
             # The line takes what another line takes in the reference: that is what differs.
-            same, among = [], of_line
-        of_line = [call for call in among if call in of_line]
-        if len(among) == 1 < len(alike) and (same or of_line or is_said(among[0])):
-            found: RecordedCall | None = among[0]
+            same, among = [], line_calls
+        line_calls = [call for call in among if call in line_calls]
+        if len(among) == 1 < len(alike) and (same or line_calls or is_said(among[0])):
+            chosen: RecordedCall | None = among[0]
         else:
-            found = next((call for call in (*of_line, *same) if is_said(call)), None) or next(iter(of_line), None)
-        if found is None:
+            chosen = next((call for call in (*line_calls, *same) if is_said(call)), None) or next(
+                iter(line_calls), None
+            )
+        if chosen is None:
             # A line that was edited. What comes much later is the partner of another call, and this one has none.
-            found = next(
+            chosen = next(
                 (call for call in among if same or (is_said(call) and abs(call.index - self._at) <= _NEAR)), None
             )
-        return self._surely(found) if found is not None and found in same else found
+        return self._surely(chosen) if chosen is not None and chosen in same else chosen
 
     def _nearest(self, alike: Sequence[RecordedCall], tensors: Sequence[tuple[str, Any]]) -> Sequence[RecordedCall]:
         """Those that take most of these tensors. What all of them take, as a mask or a table, says nothing."""
@@ -291,9 +293,9 @@ _SORT = ""
 
 
 def _shapes_of(call: RecordedCall) -> Shapes:
-    found = frozenset((path, slot.shape) for path, slot in call.inputs.items())
+    shapes = frozenset((path, slot.shape) for path, slot in call.inputs.items())
     first = next(iter(call.inputs.values()), None)
-    return found if first is None else found | {(_SORT, (int(first.unit > 0),))}
+    return shapes if first is None else shapes | {(_SORT, (int(first.unit > 0),))}
 
 
 def _module_of(entry: str) -> str:

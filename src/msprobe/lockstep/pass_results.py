@@ -49,5 +49,5 @@ def recorded(
     results: Iterable[tuple[str, Any]], slots: Slots, beside: Beside, values: pairing.Values
 ) -> dict[str, Any]:
     """By path, the recorded values in the places of the results that differ."""
-    found = ((path, tensor, beside.other(tensor, slots.get(path))) for path, tensor in results)
-    return {path: values.linked(tensor, other) for path, tensor, other in found if other is not None}
+    linked = ((path, tensor, beside.other(tensor, slots.get(path))) for path, tensor in results)
+    return {path: values.linked(tensor, other) for path, tensor, other in linked if other is not None}

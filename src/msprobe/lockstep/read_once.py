@@ -56,7 +56,7 @@ class ReadOnce:
 
     def _key(self, name: str) -> Any:
         try:
-            found = os.stat(self._part.tensor_path(name))
+            status = os.stat(self._part.tensor_path(name))
         except (MsprobeError, OSError):
             return name
-        return (found.st_dev, found.st_ino) if found.st_ino else name
+        return (status.st_dev, status.st_ino) if status.st_ino else name

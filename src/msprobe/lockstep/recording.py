@@ -95,8 +95,8 @@ class Recording:
         ranks = self.dump.ranks(own)
         # A single process may be rank 0 of one.
         alone = ranks[0] if len(ranks) == 1 and ranks[0] in (0, "rank") else None
-        found = rank if rank in ranks else alone if not rank else None
-        return None if found is None else RecordedStep(self.dump.part(own, found))
+        own_rank = rank if rank in ranks else alone if not rank else None
+        return None if own_rank is None else RecordedStep(self.dump.part(own, own_rank))
 
 
 def _summary_of(leaves: list[Mapping[str, Any]]) -> SummaryMode:

@@ -112,8 +112,8 @@ class RecordedStep:
     @property
     def unit(self) -> float:
         """The coarsest unit of rounding that many calls give their results in."""
-        found = (max((slot.unit for slot in call.outputs.values()), default=0.0) for call in self)
-        return coarsest_of_many(Counter(filter(None, found)))
+        units_of_calls = (max((slot.unit for slot in call.outputs.values()), default=0.0) for call in self)
+        return coarsest_of_many(Counter(filter(None, units_of_calls)))
 
     def __iter__(self) -> Iterator[RecordedCall]:
         return (call for calls in self.calls.values() for call in calls)
@@ -138,15 +138,15 @@ class RecordedStep:
         """
         if not self._makers:
             for call in self:
-                for one in call.outputs.values():
-                    self._makers.setdefault(one.mark, []).append(call)
-        found = self._makers.get(slot.mark, ()) if slot.mark is not None else ()
-        return max((call for call in found if call.index < taker.index), key=lambda call: call.index, default=None)
+                for output in call.outputs.values():
+                    self._makers.setdefault(output.mark, []).append(call)
+        makers = self._makers.get(slot.mark, ()) if slot.mark is not None else ()
+        return max((call for call in makers if call.index < taker.index), key=lambda call: call.index, default=None)
 
     def pass_outputs(self, name: str) -> Slots:
         """What the pass of a module returned; nothing where there was none of this name."""
-        found = self._passes.get(name)
-        return {} if found is None else found.outputs
+        module_pass = self._passes.get(name)
+        return {} if module_pass is None else module_pass.outputs
 
     def optimizer_like(self, own: str) -> str:
         """The step of an optimizer of this name, or the one of the same number that has another class."""
@@ -163,8 +163,8 @@ class RecordedStep:
 
     def is_repeated(self, name: str) -> bool:
         """True for a pass of a module that repeats one for its backward pass."""
-        found = self._passes.get(name)
-        return found is not None and found.is_recompute
+        module_pass = self._passes.get(name)
+        return module_pass is not None and module_pass.is_recompute
 
     def module_pass(self, backward: str) -> RecordedCall | None:
         """The pass of a module whose gradients have this name; None if there was none."""
@@ -196,21 +196,21 @@ class RecordedStep:
 
     @staticmethod
     def _leaving(call: RecordedCall, record: Mapping[str, Any]) -> Slots:
-        found: Slots = {}
+        slots: Slots = {}
         by_argument = record.get("input_grads")
         if isinstance(by_argument, dict):
             for path, leaf in by_argument.items():
                 if _is_tensor(leaf):
-                    found[path] = Slot(leaf)
-            return found
+                    slots[path] = Slot(leaf)
+            return slots
         # In the order of the one node of the graph: that of the arguments.
         leaving = [leaf for leaf in record.get("output") or () if _is_tensor(leaf)]
         wanting = list(_with_gradient(call))
         if len(leaving) == len(wanting):
             for path, leaf in zip(wanting, leaving, strict=True):
                 if tuple(leaf.get("shape") or ()) == call.inputs[path].shape:
-                    found[path] = Slot(leaf)
-        return found
+                    slots[path] = Slot(leaf)
+        return slots
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _Record:
 
 
 def _inside_steps(part: DumpPart, names: Sequence[str]) -> frozenset[str]:
-    """Calls inside the steps of optimizers, where no structure says."""
+    """Calls inside the steps of optimizers, where the dump has no structure to show it."""
     every = [_Record(name, read_name(name)) for name in names]
     return frozenset(event.name for event in calls_inside_steps(part, every))
 
@@ -250,16 +250,16 @@ def _with_gradient(call: RecordedCall) -> Iterator[str]:
     yield from walk("kwargs", call.record.get("input_kwargs"))
 
 
-def find_slots(path: str, value: Any, found: Slots) -> None:
-    """Put the tensors in a part of a record into ``found``, by their paths."""
+def find_slots(path: str, value: Any, slots: Slots) -> None:
+    """Put the tensors in a part of a record into ``slots``, by their paths."""
     if _is_tensor(value):
-        found[path] = Slot(value)
+        slots[path] = Slot(value)
     elif isinstance(value, dict) and not _is_leaf(value):
         for key, item in value.items():
-            find_slots(f"{path}.{key}", item, found)
+            find_slots(f"{path}.{key}", item, slots)
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            find_slots(f"{path}.{number}", item, found)
+            find_slots(f"{path}.{number}", item, slots)
 
 
 def has_other_arguments(record: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -275,35 +275,35 @@ def has_other_arguments(record: Mapping[str, Any], args: Sequence[Any], kwargs: 
     return own != other
 
 
-def _find_plain(path: str, value: Any, found: dict[str, Any]) -> None:
+def _find_plain(path: str, value: Any, values_by_path: dict[str, Any]) -> None:
     if (isinstance(value, (bool, int, float, str)) and not hasattr(value, "__array__")) or type(
         value
     ).__name__ == "dtype":
-        found[path] = str(value)
+        values_by_path[path] = str(value)
     elif isinstance(value, slice):
-        found[path] = str([value.start, value.stop, value.step])
+        values_by_path[path] = str([value.start, value.stop, value.step])
     elif type(value) in (list, tuple):
-        for number, one in enumerate(value):
-            _find_plain(f"{path}.{number}", one, found)
+        for number, element in enumerate(value):
+            _find_plain(f"{path}.{number}", element, values_by_path)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            _find_plain(f"{path}.{key}", one, found)
+        for key, element in value.items():
+            _find_plain(f"{path}.{key}", element, values_by_path)
 
 
-def _find_recorded(path: str, value: Any, found: dict[str, Any]) -> None:
+def _find_recorded(path: str, value: Any, values_by_path: dict[str, Any]) -> None:
     if isinstance(value, dict) and _is_leaf(value):
         if value["type"] in ("bool", "int", "float", "str", "slice") or value["type"].endswith("dtype"):
-            found[path] = str(value.get("value"))
+            values_by_path[path] = str(value.get("value"))
     elif isinstance(value, (list, dict)) and not _is_tensor(value):
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-            _find_recorded(f"{path}.{key}", one, found)
+        for key, element in value.items() if isinstance(value, dict) else enumerate(value):
+            _find_recorded(f"{path}.{key}", element, values_by_path)
 
 
-def parent_name(found: Any) -> str | None:
+def parent_name(parent: Any) -> str | None:
     """The module pass that a record ran in, as the hierarchy file has it, or :data:`OPTIMIZER`."""
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return found if isinstance(found, str) and (found.startswith("Module.") or found == OPTIMIZER) else None
+    if isinstance(parent, list):
+        parent = parent[0] if parent else None
+    return parent if isinstance(parent, str) and (parent.startswith("Module.") or parent == OPTIMIZER) else None
 
 
 def line_of(stack: list[str] | tuple[str, ...]) -> tuple[str, str]:

@@ -200,7 +200,7 @@ class Regions:
         self._passed: dict[Mark, list[Region]] = {}
 
     def __iter__(self) -> Iterator[Region]:
-        return (one for one in self._all if one.into is None)
+        return (region for region in self._all if region.into is None)
 
     # ---------------------------------------------------------------- passes
 
@@ -222,13 +222,13 @@ class Regions:
 
     def own(self, tensor: Any) -> Own | None:
         """What is known of a tensor that stands for an own value; None of all others."""
-        found = self._own.get(id(tensor))
-        return found[1] if found is not None and found[0]() is tensor else None
+        entry = self._own.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
 
     def maker(self, tensor: Any) -> Mark | None:
         """The paired call that has returned a tensor, which was put right."""
-        found = self._made.get(id(tensor))
-        return found[1] if found is not None and found[0]() is tensor else None
+        entry = self._made.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
 
     def note_made(self, tensor: Any, mark: Mark) -> None:
         """A paired call has returned a tensor, which has the reference's values."""
@@ -280,10 +280,10 @@ class Regions:
 
     def taking(self, parameter: Any) -> list[Region]:
         """The regions that have taken a parameter."""
-        found = self._taken.get(id(parameter))
-        if found is None or found[0]() is not parameter:
+        entry = self._taken.get(id(parameter))
+        if entry is None or entry[0]() is not parameter:
             return []
-        return list(dict.fromkeys(one.root for one in found[1]))
+        return list(dict.fromkeys(region.root for region in entry[1]))
 
     # ---------------------------------------------------------------- calls
 
@@ -293,8 +293,8 @@ class Regions:
         """
         passes = tuple(self._passes)
         region: Region | None = None
-        for one in owned:
-            other = one.region.root
+        for owned_tensor in owned:
+            other = owned_tensor.region.root
             region = other if region is None else self._merged(region, other)
         if region is None:
             region = Region(passes, most=self._unit)
@@ -302,7 +302,7 @@ class Regions:
         elif begins:
             region.passes = _common(region.passes, passes)
         region.calls.setdefault(name)
-        region.takes.setdefault(name, set()).update(one.call for one in owned)
+        region.takes.setdefault(name, set()).update(owned_tensor.call for owned_tensor in owned)
         for tensor in tensors:
             if tensor.requires_grad and tensor.is_leaf:
                 self._taken.setdefault(id(tensor), (weakref.ref(tensor), []))[1].append(region)
@@ -311,32 +311,32 @@ class Regions:
                 self._entries[maker].append(region)
         return region
 
-    def _merged(self, one: Region, other: Region) -> Region:
-        if one is other:
-            return one
-        one.passes = _common(one.passes, other.passes)
-        one.unit = max(one.unit, other.unit)
-        one.compensates |= other.compensates
-        one.taken = max(one.taken, other.taken)
-        one.is_coarser |= other.is_coarser
-        one.is_reshaped |= other.is_reshaped
-        one.is_put_right |= other.is_put_right
-        one.is_own |= other.is_own
-        one.paired |= other.paired
-        one.has_gradient |= other.has_gradient
-        one.is_of_other_shapes |= other.is_of_other_shapes
-        one.calls.update(other.calls)
-        one.followed.update(other.followed)
-        one.arrived.update(other.arrived)
-        one.passed.update(other.passed)
-        one.made_up.update(other.made_up)
-        one.judged |= other.judged
+    def _merged(self, region: Region, other: Region) -> Region:
+        if region is other:
+            return region
+        region.passes = _common(region.passes, other.passes)
+        region.unit = max(region.unit, other.unit)
+        region.compensates |= other.compensates
+        region.taken = max(region.taken, other.taken)
+        region.is_coarser |= other.is_coarser
+        region.is_reshaped |= other.is_reshaped
+        region.is_put_right |= other.is_put_right
+        region.is_own |= other.is_own
+        region.paired |= other.paired
+        region.has_gradient |= other.has_gradient
+        region.is_of_other_shapes |= other.is_of_other_shapes
+        region.calls.update(other.calls)
+        region.followed.update(other.followed)
+        region.arrived.update(other.arrived)
+        region.passed.update(other.passed)
+        region.made_up.update(other.made_up)
+        region.judged |= other.judged
         for name, makers in other.takes.items():
-            one.takes.setdefault(name, set()).update(makers)
+            region.takes.setdefault(name, set()).update(makers)
         for name, agrees in other.ends.items():
-            one.end(name, agrees)
-        other.into = one
-        return one
+            region.end(name, agrees)
+        other.into = region
+        return region
 
     def is_too_far(self, own: Own) -> bool:
         """True if own values have been followed for too long."""
@@ -345,7 +345,7 @@ class Regions:
     def note_call(self, mark: Mark, parent: str | None, tensors: Iterable[Any]) -> None:
         """A paired call was made of tensors, in the pass of a module."""
         makers = (self.maker(tensor) for tensor in tensors)
-        self._calls[mark] = parent, tuple(one for one in makers if one is not None and one != mark)
+        self._calls[mark] = parent, tuple(maker for maker in makers if maker is not None and maker != mark)
 
     def goes_back(self, mark: Mark, region: Region, has_unmade: Callable[[str], bool]) -> bool:
         """True if the gradient that a region gives back to a paired call says nothing yet: in the pass that the region
@@ -379,10 +379,10 @@ class Regions:
         """True if gradients go back through a paired call of a region as they are, as they depend on it; ``name``: that
         of its backward call.
         """
-        found = next((one for one in self if mark in one.paired and one.is_open), None)
-        if found is not None:
-            found.passed.setdefault(name)
-        return found is not None
+        entered = next((region for region in self if mark in region.paired and region.is_open), None)
+        if entered is not None:
+            entered.passed.setdefault(name)
+        return entered is not None
 
     def entries(self) -> list[Mark]:
         """The paired calls whose results have gone into regions."""
@@ -390,9 +390,9 @@ class Regions:
 
     def entered_from(self, mark: Mark) -> list[Region]:
         """The regions that the results of a paired call have gone into."""
-        return list(dict.fromkeys(one.root for one in self._entries.get(mark, ())))
+        return list(dict.fromkeys(entry.root for entry in self._entries.get(mark, ())))
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    count = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:count]
+def _common(first: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    count = next((n for n, (a, b) in enumerate(zip(first, other, strict=False)) if a != b), min(len(first), len(other)))
+    return first[:count]

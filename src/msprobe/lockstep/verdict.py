@@ -18,7 +18,7 @@ from msprobe.diagnose.differences.records import is_floating
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Because, Listed, OneSide, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status, Verdict
-from msprobe.diagnose.one_step import Task, judge
+from msprobe.diagnose.one_step import StepTask, judge
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.verdict.common import Rank, StepPair, in_common
@@ -58,10 +58,10 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
     Raises PathError or InvalidInputError if one of the dumps cannot be read.
     """
     account = account_files.read(candidate)
-    one, other = open_dump(candidate), open_dump(reference)
-    common = in_common(one, other)
+    first, other = open_dump(candidate), open_dump(reference)
+    common = in_common(first, other)
     running = Running(common.findings)
-    found = _Findings()
+    findings = _Findings()
     compared = False
     # The gradients that the step before has left behind.
     left: dict[Rank, Any] = {}
@@ -70,8 +70,8 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
             progress(said("job-of-jobs", said("step", step.candidate), number + 1, len(common.steps)))
         results = [
             judge(
-                Task(
-                    one.only(step.candidate, rank),
+                StepTask(
+                    first.only(step.candidate, rank),
                     other.only(step.reference, twin),
                     None,
                     number == 0,
@@ -79,7 +79,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
                     left.get(rank, ({}, {})),
                     {},
                     None,
-                    (len(one.steps), len(other.steps)),
+                    (len(first.steps), len(other.steps)),
                     isolated=True,
                     known=_known_of(account, step, rank).partners,
                     delivered=_known_of(account, step, rank).delivered,
@@ -90,24 +90,24 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         left = {result.rank: result.left for result in results}
         results = running.add(results)
         other_model = two_models(result.answering for result in results) if number == 0 else ""
-        if any(_known_of(account, step, one.rank).delivered for one in results):
+        if any(_known_of(account, step, result.rank).delivered for result in results):
             other_model = ""  # its parameters are those of the reference, whatever is written otherwise
         if other_model and any(result.suspects for result in results):
             compared = False
             running.leave_out(step.candidate, other_model, len(results))
             break
         compared = compared or any(result.summary["pairs"] for result in results)
-        found.add(step, results, account)
-    status = found.status if compared else "incomparable"
+        findings.add(step, results, account)
+    status = findings.status if compared else "incomparable"
     notes = [
         *common.notes,
         *_notes_on_ranks(account["ranks"], other),
-        *found.notes(),
+        *findings.notes(),
         *_notes_of(account),
         *running.notes(),
     ]
     reasons = [] if compared else (running.reasons() or [said("no-call-in-common")])
-    summary = running.summary(len(common.steps) + len(common.without_rank), common.of_one_side)
+    summary = running.summary(len(common.steps) + len(common.without_rank), common.only_on_one_side)
     summary["lockstep"] = counts = account["counts"]
     if counts.get("regions") and counts.get("regions_healthy") == counts["regions"]:
         # Calls without a partner are judged by what their regions come to.
@@ -116,7 +116,7 @@ def judge_lockstep(candidate: StrPath, reference: StrPath, progress: Callable[[s
         status,
         str(candidate),
         str(reference),
-        tuple([*common.findings, *found.findings()] if compared else common.findings),
+        tuple([*common.findings, *findings.findings()] if compared else common.findings),
         tuple(dict.fromkeys([*reasons, *notes, *running.notes_on_gaps()])),
         summary,
         tuple(running.apart),
@@ -143,18 +143,22 @@ class _Findings:
     def add(self, step: StepPair, results: Sequence[ComparedRank], account: Mapping[str, Any]) -> None:
         """The suspects of one step. ``account``: see :func:`account_files.read`."""
         for result in results:
-            of_api: dict[str, list[dict[str, Any]]] = {}
-            for one in _known_of(account, step, result.rank).carried:
-                of_api.setdefault(read_name(one["left_by"]).stem, []).append(one)
-            for api, every in of_api.items():
-                self._keep(("carried", api, None, result.rank), _of_carried(every, result.rank), step)
-        suspects = across_ranks([self._without_healthy(one, _known_of(account, step, one.rank)) for one in results])
+            by_api: dict[str, list[dict[str, Any]]] = {}
+            for departure in _known_of(account, step, result.rank).carried:
+                by_api.setdefault(read_name(departure["left_by"]).stem, []).append(departure)
+            for api, every in by_api.items():
+                self._keep(("carried", api, None, result.rank), _carried_suspect(every, result.rank), step)
+        suspects = across_ranks(
+            [self._without_healthy(result, _known_of(account, step, result.rank)) for result in results]
+        )
         writes, self._writes = self._writes, {}
-        for rank in {one.finding.rank for one in suspects if one.finding.kind == "weights" and _counts(one)}:
+        for rank in {
+            suspect.finding.rank for suspect in suspects if suspect.finding.kind == "weights" and _counts(suspect)
+        }:
             for written in writes.get(rank, ()):
                 self._keep(*written)
         # What an optimizer with other settings calls has other arguments; that was given.
-        ranks_of_optimizer = {one.finding.rank for one in suspects if one.finding.kind == "optimizer"}
+        ranks_of_optimizer = {suspect.finding.rank for suspect in suspects if suspect.finding.kind == "optimizer"}
         for suspect in suspects:
             finding = suspect.finding
             if finding.kind != "optimizer" and finding.direction == "optimizer" and finding.rank in ranks_of_optimizer:
@@ -202,13 +206,13 @@ class _Findings:
         kept = list(self._kept.values())
         # A gradient as it arrived follows from what made it, where that is named.
         makers = {finding.rank for finding, _ in kept if not is_seen_after_backward(finding)}
-        found = _one_of_a_line(
+        shown = _one_of_a_line(
             finding if len(steps) < 2 else replace(finding, evidence={**finding.evidence, "steps": steps})
             for finding, steps in kept
             if not (is_seen_after_backward(finding) and finding.rank in makers)
         )
         quiet = [finding for mark, finding in self._quiet.items() if mark not in self._kept]
-        return [*found[:_MOST_FINDINGS], *quiet[:_MOST_QUIET]]
+        return [*shown[:_MOST_FINDINGS], *quiet[:_MOST_QUIET]]
 
     def notes(self) -> list[str]:
         """What was not judged."""
@@ -217,23 +221,23 @@ class _Findings:
         return [said("random-not-judged", _listed(list(self._random)))]
 
 
-def _of_carried(every: Sequence[Mapping[str, Any]], rank: Rank) -> Suspect:
+def _carried_suspect(every: Sequence[Mapping[str, Any]], rank: Rank) -> Suspect:
     """What calls of the candidate alone, of one API, have left for the next step, and is not what the reference has."""
-    one, *others = every
-    message = said("kept-state-differs", one["left_by"], one["apart"], one["argument"], one["recorded"])
+    first, *others = every
+    message = said("kept-state-differs", first["left_by"], first["apart"], first["argument"], first["recorded"])
     evidence = {"alike": [other["left_by"] for other in others]} if others else {}
     finding = Finding(
-        "mutation", message, one["left_by"], one["left_by"], step=one["step"], rank=rank, evidence=evidence
+        "mutation", message, first["left_by"], first["left_by"], step=first["step"], rank=rank, evidence=evidence
     )
     return Suspect(finding, 0.0, clear=True, matters=True)
 
 
 def _known_of(account: Mapping[str, Any], step: StepPair, rank: Rank) -> StepAccount:
     """What is known of a step of a rank beside its dump."""
-    found: StepAccount | None = account["steps"].get(
+    account_of_step: StepAccount | None = account["steps"].get(
         (step.candidate or 0, "" if rank == "rank" or rank is None else str(rank))
     )
-    return found or StepAccount()
+    return account_of_step or StepAccount()
 
 
 def _counts(suspect: Suspect) -> bool:
@@ -245,8 +249,8 @@ def _counts(suspect: Suspect) -> bool:
 
 def _writes_alone(finding: Finding) -> bool:
     """True for calls of one side alone that write in place, and nothing in the step shows to what."""
-    listed = (one for one in finding.facts if isinstance(one, Listed) and one.what == "calls")
-    names = [name for one in listed for name in one.names]
+    listed = (fact for fact in finding.facts if isinstance(fact, Listed) and fact.what == "calls")
+    names = [name for list_of_names in listed for name in list_of_names.names]
     return finding.kind == "structure" and any(writes_in_place(read_name(name).stem) for name in names)
 
 
@@ -311,7 +315,7 @@ def _one_of_a_line(findings: Iterable[Finding]) -> list[Finding]:
             mark = finding.kind, finding.rank, finding.module, source, name.stem, name.direction, setting
         alike.setdefault(mark, []).append(finding)
     return [
-        first if not others else replace(first, evidence={**first.evidence, "alike": [one.entry for one in others]})
+        first if not others else replace(first, evidence={**first.evidence, "alike": [other.entry for other in others]})
         for first, *others in alike.values()
     ]
 

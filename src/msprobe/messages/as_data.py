@@ -10,7 +10,7 @@ from msprobe.messages.wording import Shown, Wording, both, said
 def packed(value: Any) -> Any:
     """A value of lists and wordings as what JSON takes. A dictionary in it is a wording, or the form of a value."""
     if isinstance(value, Wording):
-        values = [packed(one) for one in value.values]
+        values = [packed(element) for element in value.values]
         if value.entry is None:
             return {"template": value.template, "values": values}
         if not value.entry.name:
@@ -19,7 +19,7 @@ def packed(value: Any) -> Any:
     if isinstance(value, Shown):
         return {"text": str(value), "form": value.form}
     if isinstance(value, list | tuple):
-        return [packed(one) for one in value]
+        return [packed(element) for element in value]
     # numpy's numbers are none of JSON.
     return value.item() if hasattr(value, "item") else value
 
@@ -27,7 +27,7 @@ def packed(value: Any) -> Any:
 def unpacked(value: Any) -> Any:
     """What :func:`packed` was given, with lists for tuples."""
     if isinstance(value, list):
-        return [unpacked(one) for one in value]
+        return [unpacked(element) for element in value]
     if not isinstance(value, dict):
         return value
     if "form" in value:
@@ -43,18 +43,18 @@ def unpacked(value: Any) -> Any:
 def kept(value: Any, text: str) -> str:
     """The wording that a file has as data, which may be a stranger's; ``text`` where it is none of the catalogue."""
     try:
-        found: str = _of_catalogue(value)
+        message: str = _catalogue_text(value)
     except (TypeError, ValueError, LookupError, RecursionError):
         return text
-    return found
+    return message
 
 
-def _of_catalogue(value: Any) -> Any:
+def _catalogue_text(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "form" in value:
         return Shown(str(value["text"]), str(value["form"]))
-    return said(value["said"], *map(_of_catalogue, value["values"]))
+    return said(value["said"], *map(_catalogue_text, value["values"]))
 
 
 def _in_two(english: str, chinese: str, values: list[Any]) -> Wording:

@@ -60,7 +60,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C111", "recompute-input-differs", "check:recompute", "slot",
         "recomputation starts from a different {slot} than the forward pass: its input was changed in between",
-        "重计算开始时的 {slot} 与前向不同：它所用的内容在此期间被改动",
+        "重计算开始时的 {slot} 与前向不同：其输入在此期间被改动",
     ),
     Message(
         "C112", "recompute-result-differs", "check:recompute", "",
@@ -285,12 +285,12 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "C513", "collective-missing-after", "check:sequence", "rank ranks last call other_rank",
         "rank {rank} calls no collective over ranks {ranks} after {last}; rank {other_rank} calls {call} there and waits for it",
-        "rank {rank} 在通信组 {ranks} 上于 {last} 之后不再有集合通信，而 rank {other_rank} 调用了 {call}：它们在等它",
+        "rank {rank} 在通信组 {ranks} 上于 {last} 之后不再调用集合通信；rank {other_rank} 在该组上调用了 {call}，一直在等待它",
     ),
     Message(
         "C514", "collective-alone", "check:sequence", "rank call ranks other_rank",
         "rank {rank} calls {call} over ranks {ranks} and waits; rank {other_rank} calls no further collective there",
-        "rank {rank} 在通信组 {ranks} 上调用了 {call}，而 rank {other_rank} 不再有集合通信：它在等它们",
+        "rank {rank} 在通信组 {ranks} 上调用了 {call} 并一直等待；rank {other_rank} 在该组上不再调用集合通信",
     ),
     Message(
         "C515", "collectives-differ", "check:sequence", "rank call ranks other_call other_rank",

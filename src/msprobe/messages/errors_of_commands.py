@@ -77,9 +77,9 @@ MESSAGES: tuple[Message, ...] = (
         '"{file}" 中没有图节点；--ir 接受 MindSpore 图的文本，如 graph_build_0_*.ir。', severity="error",
     ),
     Message(
-        "A115", "graph-file-unreadable", "error:input", "file value",
-        'file "{file}" cannot be read: {value}.',
-        '无法读取文件 "{file}"：{value}。', severity="error",
+        "A115", "graph-file-unreadable", "error:input", "file reason",
+        'file "{file}" cannot be read: {reason}.',
+        '无法读取文件 "{file}"：{reason}。', severity="error",
     ),
     Message(
         "A116", "layout-file-too-large", "error:input", "path",
@@ -127,9 +127,9 @@ MESSAGES: tuple[Message, ...] = (
         "{flag} 需要 {package}，但没有安装：{extra}。", severity="error",
     ),
     Message(
-        "A125", "kinds-of-files-differ", "error:input", "ours KINDS theirs KINDS2",
-        '"{ours}" holds {KINDS} and "{theirs}" {KINDS2}; both must hold the same.',
-        '"{ours}" 中是 {KINDS}，"{theirs}" 中是 {KINDS2}；两者必须相同。', severity="error",
+        "A125", "kinds-of-files-differ", "error:input", "ours our_kinds theirs their_kinds",
+        '"{ours}" holds {our_kinds} and "{theirs}" {their_kinds}; both must hold the same.',
+        '"{ours}" 中是 {our_kinds}，"{theirs}" 中是 {their_kinds}；两者必须相同。', severity="error",
     ),
     Message(
         "A126", "num-processes-wrong", "error:input", "num_processes",
@@ -267,9 +267,9 @@ MESSAGES: tuple[Message, ...] = (
         '此安装中没有页面："{folder}" 缺少 {missing}；请从 wheel 安装 msprobe，或构建页面（见 web/README.md）。', severity="error",
     ),
     Message(
-        "V116", "picture-shapes-differ", "error:page", "shape shape2",
-        "the shapes differ ({shape}, in the reference {shape2}): there is no picture of their difference.",
-        "shape 不同（{shape}，标杆侧 {shape2}）：没有差异图。", severity="error",
+        "V116", "picture-shapes-differ", "error:page", "candidate_shape reference_shape",
+        "the shapes differ ({candidate_shape}, in the reference {reference_shape}): there is no picture of their difference.",
+        "shape 不同（{candidate_shape}，标杆侧 {reference_shape}）：没有差异图。", severity="error",
     ),
     Message(
         "V117", "picture-too-large", "error:page", "size",

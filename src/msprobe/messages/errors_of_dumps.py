@@ -187,9 +187,9 @@ MESSAGES: tuple[Message, ...] = (
         '无法读取文件夹 "{given}"：{lower}。', severity="error",
     ),
     Message(
-        "S137", "two-dumps-in-folder", "error:dump", "message inner inner2",
-        '{message} It has two: "{inner}" of what ran step by step, "{inner2}" of what was compiled; give one of them.',
-        '{message} 有两个："{inner}" 是逐步执行的部分，"{inner2}" 是编译的部分；请给出其中一个。', severity="error",
+        "S137", "two-dumps-in-folder", "error:dump", "message step_by_step compiled",
+        '{message} It has two: "{step_by_step}" of what ran step by step, "{compiled}" of what was compiled; give one of them.',
+        '{message} 有两个："{step_by_step}" 是逐步执行的部分，"{compiled}" 是编译的部分；请给出其中一个。', severity="error",
     ),
     Message(
         "S138", "rank-not-chosen", "error:dump", "path ranks",
@@ -207,9 +207,9 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}"：未知的元素类型 {dtype!r}。', severity="error",
     ),
     Message(
-        "S141", "tensor-file-size", "error:dump", "path path2 dtype shape wanted",
-        '"{path}" has {path2} bytes; a {dtype} tensor of shape {shape} has {wanted}.',
-        '"{path}" 有 {path2} 字节；shape 为 {shape} 的 {dtype} 张量有 {wanted} 字节。', severity="error",
+        "S141", "tensor-file-size", "error:dump", "path size dtype shape wanted",
+        '"{path}" has {size} bytes; a {dtype} tensor of shape {shape} has {wanted}.',
+        '"{path}" 有 {size} 字节；shape 为 {shape} 的 {dtype} 张量有 {wanted} 字节。', severity="error",
     ),
     Message(
         "S142", "pt-file-without-pickle", "error:dump", "path",

@@ -12,9 +12,9 @@ MESSAGES: tuple[Message, ...] = (
         "{name}:{line}：文件必须是对象 {{...}}，实际为 {document}。", severity="error",
     ),
     Message(
-        "R102", "config-unreadable", "error:recording", "name value",
-        'file "{name}" cannot be read: {value}.',
-        '无法读取文件 "{name}"：{value}。', severity="error",
+        "R102", "config-unreadable", "error:recording", "name reason",
+        'file "{name}" cannot be read: {reason}.',
+        '无法读取文件 "{name}"：{reason}。', severity="error",
     ),
     Message(
         "R103", "l2-of-npu", "error:recording", "mistakes",
@@ -167,9 +167,9 @@ MESSAGES: tuple[Message, ...] = (
         'task："exception_dump" 用于静态图：MindSpore 在 CPU 上不 dump 失败的内容；请选择其他 task，或 {DYNAMIC}。', severity="error",
     ),
     Message(
-        "R132", "recorded-already", "error:recording", "value",
-        "recording(into=...): {value} is being recorded already; end it with step() first.",
-        "recording(into=...)：{value} 已在采集；请先用 step() 结束。", severity="error",
+        "R132", "recorded-already", "error:recording", "place",
+        "recording(into=...): {place} is being recorded already; end it with step() first.",
+        "recording(into=...)：{place} 已在采集；请先用 step() 结束。", severity="error",
     ),
     Message(
         "R133", "single-save-without-folder", "error:recording", "name",

@@ -17,9 +17,9 @@ MESSAGES: tuple[Message, ...] = (
         "请给出 dump 文件夹（或 --list）。", severity="error",
     ),
     Message(
-        "U103", "check-unknown", "error:usage", "repr meant value known",
-        "no check {repr}; {meant}{value} checks are {known}.",
-        "没有检查项 {repr}；{meant}{value} 检查项有 {known}。", severity="error",
+        "U103", "check-unknown", "error:usage", "names meant the known",
+        "no check {names}; {meant}{the} checks are {known}.",
+        "没有检查项 {names}；{meant}{the}可用的检查项有 {known}。", severity="error",
     ),
     Message(
         "U104", "no-check-chosen", "error:usage", "",
@@ -37,9 +37,9 @@ MESSAGES: tuple[Message, ...] = (
         "请给出其中一种：两份 dump；-i compare.json；-tp 和 -gp；{found}。", severity="error",
     ),
     Message(
-        "U107", "options-exclude", "error:usage", "value",
-        "{value} exclude each other.",
-        "{value} 不能同时使用。", severity="error",
+        "U107", "options-exclude", "error:usage", "options",
+        "{options} exclude each other.",
+        "{options} 不能同时使用。", severity="error",
     ),
     Message(
         "U108", "compare-not-available", "error:usage", "",
@@ -92,9 +92,9 @@ MESSAGES: tuple[Message, ...] = (
         "{wrong} 指定表格中名称的对应方式；请同时指定表格（{table_flags}），或去掉它：结论会自动对应名称。", severity="error",
     ),
     Message(
-        "U118", "fail-on-unknown", "error:usage", "repr OUTCOMES meant value KINDS",
-        "--fail-on: {repr} is neither {OUTCOMES} nor a kind of finding; {meant}{value} kinds are {KINDS}.",
-        "--fail-on：{repr} 既不是 {OUTCOMES}，也不是问题项的种类；{meant}{value} 种类有 {KINDS}。", severity="error",
+        "U118", "fail-on-unknown", "error:usage", "outcome outcomes meant the kinds",
+        "--fail-on: {outcome} is neither {outcomes} nor a kind of finding; {meant}{the} kinds are {kinds}.",
+        "--fail-on：{outcome} 既不是 {outcomes}，也不是问题项的种类；{meant}{the}可用的种类有 {kinds}。", severity="error",
     ),
     Message(
         "U119", "fail-on-never-alone", "error:usage", "",
@@ -122,9 +122,9 @@ MESSAGES: tuple[Message, ...] = (
         "--with-optim 与 --weights-only 不能同时使用。", severity="error",
     ),
     Message(
-        "U124", "config-paths-missing", "error:usage", "quoted value",
-        "{quoted} do{value} not exist; give the paths of existing files.",
-        "{quoted} 不存在；请给出已有文件的路径。", severity="error",
+        "U124", "config-paths-missing", "error:usage", "paths ending",
+        "{paths} do{ending} not exist; give the paths of existing files.",
+        "{paths} 不存在；请给出已有文件的路径。", severity="error",
     ),
     Message(
         "U125", "pack-and-checkpoint", "error:usage", "others",
@@ -157,9 +157,9 @@ MESSAGES: tuple[Message, ...] = (
         "{asked} 不能用于合并的 rank，它们按名称和次序匹配；请去掉。", severity="error",
     ),
     Message(
-        "U131", "rank-size-needs-more", "error:usage", "missing value",
-        "{missing} {value} required with --rank_size.",
-        "使用 --rank_size 时必须给出 {missing}。", severity="error",
+        "U131", "rank-size-needs-more", "error:usage", "options verb",
+        "{options} {verb} required with --rank_size.",
+        "使用 --rank_size 时必须给出 {options}。", severity="error",
     ),
     Message(
         "U132", "merged-json-not-compared", "error:usage", "",
@@ -177,9 +177,9 @@ MESSAGES: tuple[Message, ...] = (
         "--{name} 必须有 {word}；实际为 {values}。", severity="error",
     ),
     Message(
-        "U135", "command-unknown", "error:usage", "name value",
-        "there is no command {name!r}; {value}",
-        "没有命令 {name!r}；{value}", severity="error",
+        "U135", "command-unknown", "error:usage", "name hint",
+        "there is no command {name!r}; {hint}",
+        "没有命令 {name!r}；{hint}", severity="error",
     ),
     Message(
         "U136", "lockstep-without-script", "error:usage", "command",
@@ -297,9 +297,9 @@ MESSAGES: tuple[Message, ...] = (
         '文件夹 "{path}" 中没有算子的文件。', severity="error",
     ),
     Message(
-        "U159", "old-pickle-dump", "error:usage", "value",
-        '"{value}": .pkl files of old versions are not read; give a dump.json.',
-        '"{value}"：不读取旧版本的 .pkl 文件；请给出 dump.json。', severity="error",
+        "U159", "old-pickle-dump", "error:usage", "path",
+        '"{path}": .pkl files of old versions are not read; give a dump.json.',
+        '"{path}"：不读取旧版本的 .pkl 文件；请给出 dump.json。', severity="error",
     ),
     Message(
         "U160", "shell-command-wrong", "error:usage", "problem",
@@ -312,9 +312,9 @@ MESSAGES: tuple[Message, ...] = (
         "-s：{s!r} 不是 shape；请写 1,20,4,4。", severity="error",
     ),
     Message(
-        "U162", "record-unknown", "error:usage", "value n",
-        '"{value}" has no record {n!r}; `msprobe summary` lists them.',
-        '"{value}" 没有记录 {n!r}；`msprobe summary` 可列出。', severity="error",
+        "U162", "record-unknown", "error:usage", "path record",
+        '"{path}" has no record {record!r}; `msprobe summary` lists them.',
+        '"{path}" 没有记录 {record!r}；`msprobe summary` 可列出。', severity="error",
     ),
     Message(
         "U163", "rollout-one-field", "error:usage", "field engine",

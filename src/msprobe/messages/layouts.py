@@ -34,7 +34,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D606", "data-differs-in-layout", "kind:data", "slot call ranks relation",
         "{slot} of {call} comes from outside the recorded modules and differs{ranks} ({relation})",
-        "{call} 的 {slot} 来自未采集的模块之外，且不同{ranks}（{relation}）",
+        "{call} 的 {slot} 来自已采集模块之外，且不同{ranks}（{relation}）",
     ),
     Message(
         "D607", "received-tensor-differs", "kind:collective", "slot call ranks relation received",

@@ -25,15 +25,15 @@ def lines(text: str, width: int, first: str = "", further: str = "") -> list[str
 
     ``first`` and ``further``: what the first line, and all others, begin with.
     """
-    found: list[str] = []
+    wrapped: list[str] = []
     line, is_empty = first, True
     for space, piece in _pieces(text):
         if not is_empty and columns(line) + len(space) + columns(piece) > width:
-            found.append(line)
+            wrapped.append(line)
             line, is_empty = further, True
         line += piece if is_empty else f"{space}{piece}"
         is_empty = False
-    return [*found, line] if not is_empty else found
+    return [*wrapped, line] if not is_empty else wrapped
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:

@@ -138,8 +138,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P365", "draws-have-own-gradients", "note:precheck", "",
-        "random: a different draw has a different gradient.",
-        "随机：每次抽取有各自的梯度。", severity="note",
+        "random call: each draw has its own gradient; gradients are not compared.",
+        "随机调用：每次抽样有各自的梯度；不比对梯度。", severity="note",
     ),
     Message(
         "P368", "no-gradient-fits", "note:precheck", "",

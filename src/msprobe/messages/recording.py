@@ -219,7 +219,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "R243", "optimizer-steps-rarely", "note:recording", "names advice",
         "A step ends without waiting for optimizers that do not step each time: {names}.{advice}",
-        "step 的结束不等待并非每次都更新的优化器：{names}。{advice}", severity="note",
+        "部分优化器并非每个 step 都更新，step 结束时不等待它们：{names}。{advice}", severity="note",
     ),
     Message(
         "R244", "optimizers-made-in-turn", "note:recording", "names advice",
@@ -328,8 +328,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "R267", "device-without-memory", "warning:recording", "",
-        "The device has no memory for the statistics of some tensors; their records say so and have none.",
-        "设备没有足够内存计算某些张量的统计量；其记录会注明，且没有统计量。", severity="warning",
+        "The device has no memory for the statistics of some tensors; their records have no statistics and say so.",
+        "设备内存不足，无法计算某些张量的统计量；其记录中没有统计量，并注明原因。", severity="warning",
     ),
     Message(
         "R281", "torch-lacks", "warning:recording", "version reason without",

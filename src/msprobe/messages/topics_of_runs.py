@@ -46,7 +46,7 @@ TOPICS: dict[str, Topic] = {
         cause=("Autocast covers different code on the two sides, a layer was cast, or the checkpoint holds other dtypes.",
             "两侧 autocast 覆盖的代码不同、某层做了类型转换，或 checkpoint 的 dtype 不同。"),
         advice=("Find where the dtype changes: autocast, a setting of the layer, the dtypes of the checkpoint.",
-            "找出类型在哪里改变：autocast、层的设置、checkpoint 的类型。"),
+            "找出数据类型在哪里改变：autocast、层的设置、checkpoint 的数据类型。"),
     ),
     "kind:layout": Topic(
         meaning=("a tensor has the same values in a different memory layout, and a later call depends on that",

@@ -119,7 +119,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D224", "kept-state-differs", "kind:mutation", "call difference argument recorded",
         "what {call} keeps for the next step differs (relative difference {difference:.2g}) from {argument} of {recorded}, the nearest tensor that the reference uses there: an average or a state",
-        "{call} 为下一个 step 保留的内容（相对差异 {difference:.2g}）与 {recorded} 的 {argument} 不同，后者是标杆侧在那里用到的最接近的张量：均值或状态",
+        "{call} 为下一个 step 保留的内容（相对差异 {difference:.2g}）与 {recorded} 的 {argument} 不同，后者是标杆侧在该处使用的最接近的张量：这是滑动平均或状态",
     ),
     Message(
         "D225", "cache-off-by-one", "cause:cache_position", "call argument candidate reference",

@@ -185,12 +185,12 @@ def code_of(text: str) -> tuple[str, str]:
 
 def arguments_of(text: str) -> dict[str, Any]:
     """The values of all messages that a text is made of, by their names; of two of one name the first."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for each in _wordings_in(text):
         if each.entry is not None:
             for name, value in zip(each.entry.names, each.values, strict=False):
-                found.setdefault(name, str(value) if isinstance(value, str) else value)
-    return found
+                arguments.setdefault(name, str(value) if isinstance(value, str) else value)
+    return arguments
 
 
 def messages_in(text: str) -> list[Wording]:
@@ -199,17 +199,17 @@ def messages_in(text: str) -> list[Wording]:
         return []
     if text.entry is not None and text.entry.code:
         return [text]
-    return [found for value in text.values for found in messages_in(value)]
+    return [message for value in text.values for message in messages_in(value)]
 
 
 def coded(texts: Iterable[str]) -> list[dict[str, Any]]:
     """For a program: code, name, text and arguments of each text that has a code."""
-    found = []
+    coded_messages = []
     for text in texts:
         code, name = code_of(text)
         if code:
-            found.append({"code": code, "name": name, "text": str(text), "arguments": arguments_of(text)})
-    return found
+            coded_messages.append({"code": code, "name": name, "text": str(text), "arguments": arguments_of(text)})
+    return coded_messages
 
 
 class Shown(str):
@@ -256,11 +256,11 @@ def _quoted(template: str, names: tuple[str, ...]) -> frozenset[int]:
     """The places of the values that a template has in quotes."""
     pieces = [*Formatter().parse(template), ("", None, None, None)]
     fields = [(piece, then) for piece, then in pairwise(pieces) if piece[1] is not None]
-    found = set()
+    places = set()
     for number, ((before, field, _, form), then) in enumerate(fields):
         if form == "r" or (before.endswith('"') and then[0].startswith('"')):
-            found.add(names.index(field) if field in names else int(field) if field and field.isdigit() else number)
-    return frozenset(found)
+            places.add(names.index(field) if field in names else int(field) if field and field.isdigit() else number)
+    return frozenset(places)
 
 
 def _is_ours(value: str) -> bool:

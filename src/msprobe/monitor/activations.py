@@ -14,13 +14,13 @@ from msprobe.monitor.watched import WatchedModule
 
 _DEPTH = 8
 # Place in the event's gradients, the end of the row's name, and the tensor (None for what is none).
-_Found = list[tuple[str, str, Any]]
+_PlacedLeaves = list[tuple[str, str, Any]]
 
 
 class _Pass:
     """A pass of a module whose gradients may still come."""
 
-    __slots__ = ("arguments", "found", "micro_step", "name", "results", "stage")
+    __slots__ = ("arguments", "cells", "micro_step", "name", "results", "stage")
 
     def __init__(self, stage: int, name: str, micro_step: int) -> None:
         self.stage = stage
@@ -30,7 +30,7 @@ class _Pass:
         self.arguments: dict[str, str] = {}
         self.results: dict[str, str] = {}
         # The gradients that came: end of the row's name -> cells.
-        self.found: dict[str, TensorCells] = {}
+        self.cells: dict[str, TensorCells] = {}
 
 
 class Activations(Observer):
@@ -61,8 +61,8 @@ class Activations(Observer):
 
     def step_begin(self, event: Any) -> None:
         """Nothing of the last step is left."""
-        for one in (self._running, self._passes, self._came, self._times, self._calls, self._to_repeat):
-            one.clear()
+        for table in (self._running, self._passes, self._came, self._times, self._calls, self._to_repeat):
+            table.clear()
         self._trains.clear()
         self._micro_steps.clear()
 
@@ -88,10 +88,10 @@ class Activations(Observer):
         if module is not None and measured and not is_evaluated:
             name, micro_step = self._place(key, module, trains, repeats)
             entry = _Pass(module.stage, name, micro_step)
-            found = list(_arguments_of(event.args, event.kwargs, self._tensor))
+            arguments = list(_arguments_of(event.args, event.kwargs, self._tensor))
             records = state.config.forward and not repeats and trains
-            ends = [end for _, end, _ in found]
-            for (place, _, tensor), end in zip(found, _numbered(ends), strict=True):
+            ends = [end for _, end, _ in arguments]
+            for (place, _, tensor), end in zip(arguments, _numbered(ends), strict=True):
                 entry.arguments[place] = f".input{end}"
                 if records and tensor is not None:
                     kept.append((f".input{end}", state.meter.measure(tensor)))
@@ -137,8 +137,8 @@ class Activations(Observer):
         if entry is None:
             return
         state = self.state
-        found = list(_results_of(result, self._tensor))
-        for place, end, tensor in found:
+        results = list(_results_of(result, self._tensor))
+        for place, end, tensor in results:
             entry.results[place] = f".output{end}"
             if kept is not _NOT_RECORDED:
                 kept.append((f".output{end}", state.meter.measure(tensor) if tensor is not None else _nothing(state)))
@@ -169,9 +169,11 @@ class Activations(Observer):
                 del self._calls[call]
         for key, waiting in self._to_repeat.items():
             if self.state.watched.modules[key].stage == stage:
-                waiting[:] = [one for one in waiting if one[0] != micro_step]
+                waiting[:] = [entry for entry in waiting if entry[0] != micro_step]
         for place in [
-            place for place, one in self._passes.items() if (one.stage, one.micro_step) == (stage, micro_step)
+            place
+            for place, place_of_pass in self._passes.items()
+            if (place_of_pass.stage, place_of_pass.micro_step) == (stage, micro_step)
         ]:
             self._came.pop(self._passes.pop(place), None)
 
@@ -186,7 +188,7 @@ class Activations(Observer):
         end = (entry.arguments if event.side == "argument" else entry.results).get(event.place)
         if end is not None:
             with self._unwatched():
-                entry.found[end] = self.state.meter.measure(event.gradient)
+                entry.cells[end] = self.state.meter.measure(event.gradient)
             # In the order in which their last gradient came.
             self._came.pop(entry, None)
             self._came[entry] = None
@@ -196,7 +198,7 @@ class Activations(Observer):
         state = self.state
         for entry in self._came:
             for end in (*entry.arguments.values(), *entry.results.values()):
-                cells = entry.found.get(end) or state.meter.nothing()
+                cells = entry.cells.get(end) or state.meter.nothing()
                 state.gathering.add("actv_grad", entry.stage, entry.name + end, cells, entry.micro_step)
         self._came.clear()
 
@@ -228,7 +230,7 @@ def _arguments_of(args: Sequence[Any], kwargs: Mapping[str, Any], kind: type) ->
             yield place, f"_{number}", value
             number += 1
             continue
-        inner = [one for one in _walk(value, place, "", 0, set(), kind) if one[2] is not None]
+        inner = [leaf for leaf in _walk(value, place, "", 0, set(), kind) if leaf[2] is not None]
         if inner:
             for inner_place, end, tensor in inner:
                 yield inner_place, f"_{number}{end}", tensor
@@ -241,11 +243,11 @@ def _results_of(result: Any, kind: type) -> Iterator[tuple[str, str, Any]]:
         yield "output.0", "", result
         return
     base = "output" if isinstance(result, tuple) else "output.0"
-    found = list(_walk(result, base, "", 0, set(), kind))
-    if isinstance(result, tuple) and len(result) == 1 and len(found) == 1:
-        yield found[0][0], "", found[0][2]
+    leaves = list(_walk(result, base, "", 0, set(), kind))
+    if isinstance(result, tuple) and len(result) == 1 and len(leaves) == 1:
+        yield leaves[0][0], "", leaves[0][2]
         return
-    yield from found
+    yield from leaves
 
 
 def _walk(value: Any, place: str, end: str, depth: int, seen: set[int], kind: type) -> Iterator[tuple[str, str, Any]]:

@@ -27,18 +27,18 @@ def typical_distance(now: Iterable[tuple[str, str, float]]) -> float:
     """
     every = [(kind, name, distance) for kind, name, distance in now if name.startswith("norm of ")]
     first = [distance for kind, name, distance in every if kind not in ACCUMULATED and name != "norm of all gradients"]
-    found = first or [distance for _, _, distance in every]
-    return float(np.median(found)) if found else 0.0
+    distances = first or [distance for _, _, distance in every]
+    return float(np.median(distances)) if distances else 0.0
 
 
 def least_distance(now: Iterable[tuple[str, str, float]]) -> float:
     """How far nine of ten gradients and activations are apart at least, in norm or projection."""
-    found: dict[str, float] = {}
+    largest_by_group: dict[str, float] = {}
     for kind, name, distance in now:
         group = place_full(name)
         if kind not in ACCUMULATED and " " in group and group != "all gradients":
-            found[group] = max(found.get(group, 0.0), distance)
-    return float(np.quantile(list(found.values()), 0.1)) if found else 0.0
+            largest_by_group[group] = max(largest_by_group.get(group, 0.0), distance)
+    return float(np.quantile(list(largest_by_group.values()), 0.1)) if largest_by_group else 0.0
 
 
 def place_full(name: str) -> str:
@@ -48,11 +48,11 @@ def place_full(name: str) -> str:
 
 def distances_of(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> Distances:
     """The distances of a step. ``quanta``: the least step between two numbers of a quantity that was rounded."""
-    found: Distances = {}
+    distances: Distances = {}
     for name, a, b in (("loss", ours.loss, theirs.loss), ("norm of all gradients", ours.norm, theirs.norm)):
         if a == a or b == b:
             quantity = "loss" if name == "loss" else "grad_reduced"
-            found[name] = (quantity, name, _apart(a, b, quanta.get(quantity, 0.0) * len(ours.groups)))
+            distances[name] = (quantity, name, _apart(a, b, quanta.get(quantity, 0.0) * len(ours.groups)))
     same = ours.groups if ours.groups == theirs.groups else tuple(g for g in ours.groups if g in set(theirs.groups))
     here = [ours.groups.index(group) for group in same] if same is not ours.groups else slice(None)
     there = [theirs.groups.index(group) for group in same] if same is not ours.groups else slice(None)
@@ -63,9 +63,9 @@ def distances_of(ours: Sketch, theirs: Sketch, quanta: Mapping[str, float]) -> D
     apart[(first == second) | (np.isinf(first) & np.isinf(second))] = 0.0
     apart[np.isnan(apart)] = np.inf
     for group, (norm, projection) in zip(same, apart.tolist(), strict=True):
-        found[group, 0] = (group.quantity, said("norm-of", str(group)), norm)
-        found[group, 1] = (group.quantity, str(group), projection)
-    return found
+        distances[group, 0] = (group.quantity, said("norm-of", str(group)), norm)
+        distances[group, 1] = (group.quantity, str(group), projection)
+    return distances
 
 
 def _apart(a: float, b: float, rounding: float) -> float:
@@ -86,7 +86,7 @@ _NOTHING = 512.0 * 2.0**-23
 
 def rounding_alone(sizes: Iterable[float], rounding: float) -> float:
     """The size below which a gradient may be nothing but rounding. ``sizes``: of all tensors, of one quantity."""
-    known = [one for one in sizes if np.isfinite(one)]
+    known = [size for size in sizes if np.isfinite(size)]
     return max(_NOTHING, _NOTHING_OF_HALF * rounding) * float(np.median(known)) if known else 0.0
 
 
@@ -98,14 +98,14 @@ def beside_usual_sizes(
     makes of nothing.
     """
     sizes: dict[object, list[float]] = {}
-    found: list[Distances] = []
+    scaled: list[Distances] = []
     for sketch, now in zip(first, distances, strict=True):
         shares: dict[object, float] = {}
-        of_kind: dict[str, list[float]] = {}
+        sizes_by_kind: dict[str, list[float]] = {}
         for group, (norm, _) in zip(sketch.groups, sketch.numbers.tolist(), strict=True):
             if "grad" in group.quantity:
-                of_kind.setdefault(group.quantity, []).append(norm)
-        least = {kind: rounding_alone(norms, rounding) for kind, norms in of_kind.items()}
+                sizes_by_kind.setdefault(group.quantity, []).append(norm)
+        least = {kind: rounding_alone(norms, rounding) for kind, norms in sizes_by_kind.items()}
         for group, (norm, _) in zip(sketch.groups, sketch.numbers.tolist(), strict=True):
             if group.quantity in ACCUMULATED or not np.isfinite(norm):
                 continue
@@ -120,7 +120,7 @@ def beside_usual_sizes(
         if np.isfinite(sketch.norm):
             whole.append(sketch.norm)
             del whole[:-_LOOKED_BACK]
-        found.append(
+        scaled.append(
             {
                 channel: (kind, name, distance * shares.get(channel[0], 1.0) if np.isfinite(distance) else distance)
                 if isinstance(channel, tuple)
@@ -132,4 +132,4 @@ def beside_usual_sizes(
                 for channel, (kind, name, distance) in now.items()
             }
         )
-    return found
+    return scaled

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.series import Matrix, Series, label_of, place_of, series_of
 
 # The band is this many times as wide as the number usually changes from one step to the next, on both sides.
@@ -39,21 +39,21 @@ class Departure:
         return f"step {self.step}: {self.op} of {self.quantity} {self.label}, {self.first:.6g} and {self.second:.6g}"
 
 
-def departures(first: dict[str, Table], second: dict[str, Table]) -> list[Departure]:
+def departures(first: dict[str, QuantityTable], second: dict[str, QuantityTable]) -> list[Departure]:
     """What leaves the band at the earliest step at which anything does, in the order of a step; empty if nothing."""
-    found: list[Departure] = []
+    departures_found: list[Departure] = []
     for quantity in sorted(first.keys() & second.keys(), key=place_of):
         ours = {series.op: series for series in series_of(first[quantity])}
         for other in series_of(second[quantity]):
             if other.op in ours:
                 norms = ours.get("norm") if other.op in _OF_ELEMENTS else None
                 least = None if norms is None else _usual_elements(norms, first[quantity])
-                found += _of_series(ours[other.op], other, least)
-    earliest = min((one.step for one in found), default=None)
-    return [one for one in found if one.step == earliest]
+                departures_found += _series_departures(ours[other.op], other, least)
+    earliest = min((departure.step for departure in departures_found), default=None)
+    return [departure for departure in departures_found if departure.step == earliest]
 
 
-def _usual_elements(norms: Series, table: Table) -> Matrix:
+def _usual_elements(norms: Series, table: QuantityTable) -> Matrix:
     """The size of an element, as the root of the mean of squares, [rows, steps]."""
     sizes: dict[str, int] = {}
     several = table.has_micro_steps and bool(table.micro_steps.any())
@@ -87,12 +87,12 @@ def half_width(values: Matrix, op: str) -> Matrix:
 
 def _median(around: Matrix) -> Matrix:
     known = ~np.isnan(around).all(axis=1)
-    found = np.zeros(len(around))
-    found[known] = np.nanmedian(around[known], axis=1)
-    return found  # type: ignore[return-value]
+    medians = np.zeros(len(around))
+    medians[known] = np.nanmedian(around[known], axis=1)
+    return medians  # type: ignore[return-value]
 
 
-def _of_series(first: Series, second: Series, elements: Matrix | None) -> Iterable[Departure]:
+def _series_departures(first: Series, second: Series, elements: Matrix | None) -> Iterable[Departure]:
     """The departures of one operator at the earliest step that has any. ``elements``: how large they are."""
     labels = [label for label in first.labels if label in set(second.labels)]
     steps, here, there = np.intersect1d(first.steps, second.steps, return_indices=True)

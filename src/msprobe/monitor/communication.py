@@ -14,7 +14,7 @@ from msprobe.monitor.state import ConfiguredState
 _KINDS: frozenset[EventKind] = frozenset(("collective",))
 
 
-class Collectives(Observer):
+class MeasuredCollectives(Observer):
     """Measures the tensors of collectives: a row for each operation, moment and position, of all calls of a step."""
 
     is_careful = True
@@ -62,10 +62,10 @@ class Collectives(Observer):
         with framework.unwatched():
             tensors: list[Any] = []
             for value in values:
-                found = framework.tensors_in(value)
-                if isinstance(value, (list, tuple)) and len(found) > 1:
-                    found = [framework.joined(found)]
-                tensors += found
+                values_given = framework.tensors_in(value)
+                if isinstance(value, (list, tuple)) and len(values_given) > 1:
+                    values_given = [framework.joined(values_given)]
+                tensors += values_given
             for place, tensor in enumerate(tensors):
                 name = f"{_operation(event)}.{moment}_{place}"
                 state.gathering.merge("other", 0, name, state.meter.measure(tensor))

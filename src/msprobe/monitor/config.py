@@ -92,11 +92,11 @@ def _known_operators(value: Any, warnings: list[str]) -> tuple[str, ...]:
     """The operators, unknown ones left out with a warning; ``norm`` if none is left."""
     if not isinstance(value, list):
         raise wrong(said("must-be-list-of", ", ".join(OPERATORS), shown(value)))
-    for one in value:
-        if one not in OPERATORS and one not in ("shape", "dtype"):
+    for operator in value:
+        if operator not in OPERATORS and operator not in ("shape", "dtype"):
             known = ", ".join(OPERATORS)
-            warnings.append(said("operator-left-out", shown(one), did_you_mean(one, OPERATORS), known))
-    return tuple(dict.fromkeys(one for one in value if one in OPERATORS)) or ("norm",)
+            warnings.append(said("operator-left-out", shown(operator), did_you_mean(operator, OPERATORS), known))
+    return tuple(dict.fromkeys(operator for operator in value if operator in OPERATORS)) or ("norm",)
 
 
 def _patterns(lines: tuple[str, ...]) -> tuple[str, ...]:
@@ -341,9 +341,9 @@ def checked_operators(value: Any) -> tuple[str, ...]:
     """The operators that a program sets while it runs, checked as those of a file. Raises :class:`MonitorTypeError`."""
     warnings: list[str] = []
     try:
-        found = _known_operators(value, warnings)
+        operators = _known_operators(value, warnings)
     except PydanticCustomError as problem:
         raise MonitorTypeError(f"Monitor: ops {problem.message()}.") from None
     for warning in warnings:
         log.warning(f"Monitor: {warning}.")
-    return found
+    return operators

@@ -11,7 +11,7 @@ import numpy as np
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.messages import joined, said
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.files import RunFolder, find_runs
 from msprobe.monitor.sketch import FILE_NAME, Sketch, unread_bytes
 from msprobe.monitor.whole_runs import WholeRun, whole_runs
@@ -39,11 +39,11 @@ def pairs_of(first: StrPath, second: StrPath) -> tuple[list[RunPair], list[str]]
     if not ranks[0] & ranks[1] and len(ranks[0]) == len(ranks[1]) == 1:
         (rank,) = ranks[1]
         sides[0] = {(rank, monitor, place): run for (_, monitor, place), run in sides[0].items()}
-    found = []
+    pairs = []
     for place in sorted(sides[0].keys() & sides[1].keys()):
         several = sum(other[0] == place[0] for side in sides for other in side) > 2
         ours, theirs = sides[0][place], sides[1][place]
-        found.append(RunPair(place[0], str(theirs) if several else "", ours, theirs))
+        pairs.append(RunPair(place[0], str(theirs) if several else "", ours, theirs))
     alone = [
         said(name, place[0], run)
         for name, side, other in (
@@ -53,10 +53,10 @@ def pairs_of(first: StrPath, second: StrPath) -> tuple[list[RunPair], list[str]]
         for place, run in sorted(side.items())
         if place not in other
     ]
-    return found, [*alone, *_of_neither(first, second)]
+    return pairs, [*alone, *_in_neither_folder(first, second)]
 
 
-def _of_neither(first: StrPath, second: StrPath) -> Iterator[str]:
+def _in_neither_folder(first: StrPath, second: StrPath) -> Iterator[str]:
     """Ranks that the programs had, that were to be measured, and that neither folder has."""
     for path in (first, second):
         runs = find_runs(path)
@@ -76,7 +76,7 @@ def ranks_lacking(runs: Sequence[RunFolder]) -> list[int]:
         chosen = config.get("module_ranks") if isinstance(config, dict) else None
         if isinstance(world, int) and max(there) < world <= _MOST_RANKS:
             asked |= (
-                {one for one in chosen if type(one) is int}
+                {rank for rank in chosen if type(rank) is int}
                 if isinstance(chosen, list) and chosen
                 else set(range(world))
             )
@@ -92,7 +92,9 @@ def _ranks_in_words(ranks: Sequence[int]) -> str:
     return said("ranks-named", named)
 
 
-def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, Table]]) -> Coverage:
+def coverage_of_tables(
+    folder: StrPath, runs: Sequence[RunFolder], tables: Sequence[tuple[int, QuantityTable]]
+) -> Coverage:
     """What a conversion of all ``runs`` in a folder has read, by rank and table: and what it has not, as ranks that the
     program had, damaged lines, quantities and steps of other ranks.
     """
@@ -101,13 +103,13 @@ def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Seque
         lacking = ranks_lacking(runs)
         if lacking:
             missing.append(NotRead(_ranks_in_words(lacking), said("rank-lacks")))
-    of_quantity: dict[str, dict[int, set[int]]] = {}
+    steps_by_quantity: dict[str, dict[int, set[int]]] = {}
     for rank, table in tables:
-        of_quantity.setdefault(table.quantity, {})[rank] = set(np.unique(table.steps).tolist())
+        steps_by_quantity.setdefault(table.quantity, {})[rank] = set(np.unique(table.steps).tolist())
         if table.damaged:
             missing.append(NotRead(said("rank-lines-of", rank, table.damaged, table.quantity), said("is-damaged")))
     everyone = {run.rank for run in runs}
-    for quantity, steps in of_quantity.items():
+    for quantity, steps in steps_by_quantity.items():
         every = set().union(*steps.values())
         for rank in sorted(everyone):
             if rank not in steps:
@@ -121,10 +123,10 @@ def coverage_of_tables(folder: StrPath, runs: Sequence[RunFolder], tables: Seque
 
 
 def missing_parts(
-    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, Table]]
+    pair: RunPair, sketches: Sequence[Sequence[Sketch]], tables: Sequence[Mapping[str, QuantityTable]]
 ) -> Iterable[str]:
     """What one of a pair lacks that the other has, or that cannot be read. ``tables``: none where sketches were."""
-    ours, theirs = ({group.quantity for one in side for group in one.groups} for side in sketches)
+    ours, theirs = ({group.quantity for sketch in side for group in sketch.groups} for side in sketches)
     for name, here, there in (
         ("quantities-of-first-alone", ours, theirs),
         ("quantities-of-second-alone", theirs, ours),
@@ -132,7 +134,7 @@ def missing_parts(
         alone = sorted(here - there)
         if alone:
             yield said(name, pair.rank, ", ".join(alone))
-    yield from _holes(pair, [sorted(one.step for one in side) for side in sketches])
+    yield from _holes(pair, [sorted(sketch.step for sketch in side) for side in sketches])
     for side in tables:
         for quantity, table in side.items():
             if table.damaged:
@@ -148,11 +150,11 @@ def missing_parts(
 
 def _by_place(folders: list[RunFolder]) -> dict[tuple[int, int, int], WholeRun]:
     """Rank, monitor and which of its runs -> the run."""
-    found: dict[tuple[int, int, int], WholeRun] = {}
+    runs_by_place: dict[tuple[int, int, int], WholeRun] = {}
     for run in whole_runs(folders):
-        place = next(at for at in range(len(folders)) if (run.rank, run.monitor, at) not in found)
-        found[run.rank, run.monitor, place] = run
-    return found
+        place = next(at for at in range(len(folders)) if (run.rank, run.monitor, at) not in runs_by_place)
+        runs_by_place[run.rank, run.monitor, place] = run
+    return runs_by_place
 
 
 def _holes(pair: RunPair, steps: Sequence[list[int]]) -> Iterable[str]:
@@ -186,10 +188,10 @@ def _interval_of(folder: RunFolder) -> tuple[int, int] | None:
     config = folder.about.get("config")
     if not isinstance(config, Mapping):
         return None
-    found = [config.get("start_step", 0), config.get("step_interval", 1)]
-    if not all(isinstance(one, int) and not isinstance(one, bool) for one in found) or found[1] < 1:
+    interval = [config.get("start_step", 0), config.get("step_interval", 1)]
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in interval) or interval[1] < 1:
         return None
-    return found[0], found[1]
+    return interval[0], interval[1]
 
 
 def _spans(steps: Sequence[int]) -> str:

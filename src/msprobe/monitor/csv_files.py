@@ -46,7 +46,7 @@ class FileName:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class QuantityTable:
     """The rows of one quantity as columns, in the order of the files.
 
     ``steps``: [rows]. ``micro_steps``: [rows], 0 where the file has no such column. ``values``: [rows, ops] in double
@@ -78,10 +78,10 @@ class Table:
 
 def parse_file_name(name: str) -> FileName | None:
     """``grad_reduced_0-9.csv`` in its parts; None if it is no file of a quantity."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return FileName(found["quantity"], int(found["first"]), int(found["last"]), int(found["part"] or 1))
+    return FileName(match["quantity"], int(match["first"]), int(match["last"]), int(match["part"] or 1))
 
 
 def file_name(quantity: str, first: int, last: int, part: int = 1) -> str:
@@ -91,20 +91,20 @@ def file_name(quantity: str, first: int, last: int, part: int = 1) -> str:
 
 def quantities_of(folder: StrPath) -> dict[str, list[Path]]:
     """The csv files of each quantity in a run's folder, in the order of their steps."""
-    found: dict[str, list[tuple[tuple[int, int, int], Path]]] = {}
+    files: dict[str, list[tuple[tuple[int, int, int], Path]]] = {}
     for path in files_of(folder):
         name = parse_file_name(path.name)
         if name is not None:
-            found.setdefault(name.quantity, []).append(((name.first, -name.last, name.part), path))
-    return {quantity: [path for _, path in sorted(files)] for quantity, files in found.items()}
+            files.setdefault(name.quantity, []).append(((name.first, -name.last, name.part), path))
+    return {quantity: [path for _, path in sorted(files)] for quantity, files in files.items()}
 
 
-def read_csv_tables(run: RunFolder, quantity: str) -> list[Table]:
+def read_csv_tables(run: RunFolder, quantity: str) -> list[QuantityTable]:
     """The csv files of a quantity in a run, in the order of their steps. Raises PathError."""
     return [read_table(path) for path in quantities_of(run.path).get(quantity, ())]
 
 
-def read_table(path: StrPath) -> Table:
+def read_table(path: StrPath) -> QuantityTable:
     """Read one file; a last line that a killed run left torn is passed over, and damaged lines are counted in the log.
 
     Raises PathError if the file cannot be read, or is no csv file of the monitor.
@@ -143,7 +143,7 @@ def whole_length(data: bytes) -> int:
     return end
 
 
-def merged(tables: Iterable[Table]) -> Table:
+def merged(tables: Iterable[QuantityTable]) -> QuantityTable:
     """Several tables of one quantity as one, with all their operators; of equal rows the last one counts."""
     parts = list(tables)
     ops = tuple(dict.fromkeys(op for table in parts for op in table.ops))
@@ -153,7 +153,7 @@ def merged(tables: Iterable[Table]) -> Table:
     for table in parts:
         values[at : at + len(table), [ops.index(op) for op in table.ops]] = table.values
         at += len(table)
-    table = Table(
+    table = QuantityTable(
         parts[0].quantity,
         ops,
         [stage for part in parts for stage in part.stages],
@@ -169,10 +169,10 @@ def merged(tables: Iterable[Table]) -> Table:
     return _without_repeats(table)
 
 
-def selected(table: Table, rows: Sequence[int]) -> Table:
+def selected(table: QuantityTable, rows: Sequence[int]) -> QuantityTable:
     """The table with these rows only, in this order."""
     at = np.asarray(rows, dtype=np.int64)
-    return Table(
+    return QuantityTable(
         table.quantity,
         table.ops,
         [table.stages[row] for row in rows],
@@ -187,7 +187,7 @@ def selected(table: Table, rows: Sequence[int]) -> Table:
     )
 
 
-def _without_repeats(table: Table) -> Table:
+def _without_repeats(table: QuantityTable) -> QuantityTable:
     last = {key: row for row, key in enumerate(table.keys())}
     return table if len(last) == len(table) else selected(table, sorted(last.values()))
 
@@ -230,7 +230,7 @@ def _is_whole(cell: str) -> bool:
     return cell.removeprefix("-").isdecimal() and len(cell) <= _MOST_LETTERS
 
 
-def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list[list[str]]) -> Table:
+def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list[list[str]]) -> QuantityTable:
     shared: dict[str, str] = {}
 
     def texts(name: str) -> list[str]:
@@ -238,9 +238,9 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
         # Files of features of layers have no such column.
         if at is None:
             return [""] * len(rows)
-        found = [shared.setdefault(row[at], row[at]) for row in rows]
+        texts_shared = [shared.setdefault(row[at], row[at]) for row in rows]
         safe = {text: plain_text(text) for text in shared if text[:1] == "'"}
-        return [safe.get(text, text) for text in found] if safe else found
+        return [safe.get(text, text) for text in texts_shared] if safe else texts_shared
 
     def numbers(name: str) -> list[int]:
         at = columns.get(name)
@@ -250,7 +250,7 @@ def _table(quantity: str, header: list[str], columns: dict[str, int], rows: list
     values = np.empty((len(rows), len(ops)))
     for at, op in enumerate(ops):
         values[:, at] = _floats([row[columns[op]] for row in rows])
-    return Table(
+    return QuantityTable(
         quantity,
         ops,
         numbers("vpp_stage"),

@@ -14,7 +14,7 @@ from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.monitor.coverage import RunPair, missing_parts, pairs_of, run_interval
-from msprobe.monitor.csv_files import Table, selected
+from msprobe.monitor.csv_files import QuantityTable, selected
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder, files_of, find_runs
 from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
@@ -32,12 +32,12 @@ _BEHIND = 2
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """``found``: the first bad step of the earliest rank, ``rank``; None if no rank has one in what was compared.
+    """``first_bad``: the first bad step of the earliest rank, ``rank``; None if no rank has one in what was compared.
     ``ranks``, ``steps``: how many were compared; ``first``: the first of the steps. ``by_sketches``: False where csv
     files were read.
     """
 
-    found: FirstBadStep | None
+    first_bad: FirstBadStep | None
     rank: int
     ranks: int
     steps: int
@@ -45,7 +45,7 @@ class RunDifference:
     by_sketches: bool
     #: The last step of each, where they are not the same; () else.
     ends: tuple[int, ...] = ()
-    #: The run of the rank that ``found`` is of, where the rank has several.
+    #: The run of the rank that ``first_bad`` is of, where the rank has several.
     run: str = ""
     #: What was not compared, and why.
     unread: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class RunDifference:
     @property
     def coverage(self) -> Coverage:
         """What was compared, and what not."""
-        parts = (one.partition(": ") for one in self.unread)
+        parts = (text.partition(": ") for text in self.unread)
         return Coverage({"ranks": self.ranks, "steps": self.steps}, tuple(NotRead(what, why) for what, _, why in parts))
 
 
@@ -78,73 +78,79 @@ def diff(first: StrPath, second: StrPath) -> RunDifference:
         ours, theirs = list(pair.first.folders), list(pair.second.folders)
         both = [_sketches(ours), _sketches(theirs)]
         steps_of_numbers: dict[str, float] = {}
-        tables: list[dict[str, Table]] = []
+        tables: list[dict[str, QuantityTable]] = []
         if not all(both):
             sketched = False
             tables = [tables_of(ours), tables_of(theirs)]
             ops = _common_ops(tables)
             damaged = tables
             tables = _without_damaged_steps(tables)
-            every = [{name: table.ops for name, table in one.items()} for one in tables]
-            unread += missing_parts(pair, [_from_csv(*one) for one in zip(tables, every, strict=True)], damaged)
-            both = [_from_csv(one, ops) for one in tables]
+            every = [{name: table.ops for name, table in tables_of_side.items()} for tables_of_side in tables]
+            unread += missing_parts(
+                pair, [_from_csv(*tables_of_side) for tables_of_side in zip(tables, every, strict=True)], damaged
+            )
+            both = [_from_csv(tables_of_side, ops) for tables_of_side in tables]
             steps_of_numbers = _steps_of_numbers(tables)
         else:
             unread += missing_parts(pair, both, tables)
-        common = {one.step for one in both[0]} & {one.step for one in both[1]}
+        common = {sketch.step for sketch in both[0]} & {sketch.step for sketch in both[1]}
         if not common:
             unread.append(said("rank-without-common-step", pair.rank, pair.second))
         steps |= common
-        found = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
-        lasts |= {(max(one.step for one in both[0]), max(one.step for one in both[1]))} if all(both) else set()
-        if found is not None:
-            results.append((pair, found))
+        bad_step = first_bad_step(both[0], both[1], steps_of_numbers, _half_rounding(ours))
+        lasts |= (
+            {(max(sketch.step for sketch in both[0]), max(sketch.step for sketch in both[1]))} if all(both) else set()
+        )
+        if bad_step is not None:
+            results.append((pair, bad_step))
     if not steps:
         raise InvalidInputError(said("monitor-runs-without-common-step", first, second))
     ranks = len({pair.rank for pair in pairs})
     ends = _ends(lasts)
     if not results:
         return RunDifference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, "", tuple(unread))
-    pair, earliest = min(results, key=lambda one: one[1].step)
+    pair, earliest = min(results, key=lambda result: result[1].step)
     return RunDifference(earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, tuple(unread))
 
 
 def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:
-    return next((one for one in sorted(lasts) if one[0] != one[1]), ())
+    return next((last for last in sorted(lasts) if last[0] != last[1]), ())
 
 
 def _half_rounding(runs: Sequence[RunFolder]) -> float:
     """By how much numbers may differ for their type alone: a half type among those of the newest run's csv files, of
     which the first lines are read, or of its database.
     """
-    found = 0.0
+    rounding_found = 0.0
     for path in files_of(runs[-1].path):
         with open(path, encoding="utf-8", errors="replace") as file:
             start = file.read(_BYTES_OF_TYPES)
-        found = max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in start)])
+        rounding_found = max(
+            [rounding_found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in start)]
+        )
     types = dtypes_of(runs[-1])
-    return max([found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in types)])
+    return max([rounding_found, *(rounding for name, rounding in HALF.items() if f"torch.{name}" in types)])
 
 
 def _sketches(runs: Sequence[RunFolder]) -> list[Sketch]:
     """Of all folders of a run, the newest counting; empty if one of them has none, or one that ends before its csv
     files do.
     """
-    found: dict[int, Sketch] = {}
+    by_step: dict[int, Sketch] = {}
     for run in runs:
         path = Path(run.path, FILE_NAME)
         if not os.path.isfile(path):
             return []
-        of_run = {sketch.step: sketch for sketch in read_sketches(path)}
+        sketches_of_run = {sketch.step: sketch for sketch in read_sketches(path)}
         others = recorded_steps(run)
         # A step is written to the csv files first.
-        if of_run and others is not None and max(of_run) < others[1] - _BEHIND * run_interval(run):
+        if sketches_of_run and others is not None and max(sketches_of_run) < others[1] - _BEHIND * run_interval(run):
             return []
-        found.update(of_run)
-    return [found[step] for step in sorted(found)]
+        by_step.update(sketches_of_run)
+    return [by_step[step] for step in sorted(by_step)]
 
 
-def _common_ops(tables: Sequence[dict[str, Table]]) -> dict[str, tuple[str, ...]]:
+def _common_ops(tables: Sequence[dict[str, QuantityTable]]) -> dict[str, tuple[str, ...]]:
     """By quantity, the operators that all have: others say nothing of a difference."""
     return {
         name: tuple(op for op in table.ops if all(op in other[name].ops for other in tables[1:]))
@@ -153,7 +159,7 @@ def _common_ops(tables: Sequence[dict[str, Table]]) -> dict[str, tuple[str, ...]
     }
 
 
-def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list[Sketch]:
+def _from_csv(tables: dict[str, QuantityTable], ops: dict[str, tuple[str, ...]]) -> list[Sketch]:
     """Sketches made of csv files, of these operators."""
     scalars: dict[int, dict[str, float]] = {}
     rows: dict[int, dict[Quantity, list[Row]]] = {}
@@ -163,7 +169,7 @@ def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list
                 scalars.setdefault(step, {})[table.names[at]] = float(table.values[at, 0])
             elif name in ops:
                 rows.setdefault(step, {}).setdefault(cast(Quantity, name), []).append(_row(table, at, ops))
-    columns = {cast(Quantity, name): one for name, one in ops.items()}
+    columns = {cast(Quantity, name): operators for name, operators in ops.items()}
     sketcher = Sketcher()
     return [
         sketcher.sketch(StepMetrics(step, (), rows.get(step, {}), columns, scalars.get(step, {})))
@@ -171,38 +177,40 @@ def _from_csv(tables: dict[str, Table], ops: dict[str, tuple[str, ...]]) -> list
     ]
 
 
-def _without_damaged_steps(tables: Sequence[dict[str, Table]]) -> list[dict[str, Table]]:
+def _without_damaged_steps(tables: Sequence[dict[str, QuantityTable]]) -> list[dict[str, QuantityTable]]:
     """The tables without the steps in which a quantity has lost rows to damaged lines, on either side."""
-    found = [dict(one) for one in tables]
-    for quantity in {name for one in tables for name, table in one.items() if table.damaged}:
+    sides = [dict(tables_of_side) for tables_of_side in tables]
+    for quantity in {name for tables_of_side in tables for name, table in tables_of_side.items() if table.damaged}:
         short: set[int] = set()
-        for one in tables:
-            if quantity in one:
-                steps, counts = np.unique(one[quantity].steps, return_counts=True)
+        for tables_of_side in tables:
+            if quantity in tables_of_side:
+                steps, counts = np.unique(tables_of_side[quantity].steps, return_counts=True)
                 short |= set(steps[counts < counts.max()].tolist())
-        every: list[set[int]] = [set(one[quantity].steps.tolist()) for one in tables if quantity in one]
+        every: list[set[int]] = [
+            set(tables_of_side[quantity].steps.tolist()) for tables_of_side in tables if quantity in tables_of_side
+        ]
         short |= set().union(*every) - every[0].intersection(*every)
-        for side in found:
+        for side in sides:
             if quantity in side:
                 table = side[quantity]
                 side[quantity] = selected(table, np.flatnonzero(~np.isin(table.steps, list(short))).tolist())
-    return found
+    return sides
 
 
-def _steps_of_numbers(tables: Sequence[dict[str, Table]]) -> dict[str, float]:
+def _steps_of_numbers(tables: Sequence[dict[str, QuantityTable]]) -> dict[str, float]:
     """The least step between two numbers of a quantity, where all of them are rounded to a few decimals."""
-    found: dict[str, float] = {}
-    for one in tables:
-        for name, table in one.items():
+    least_steps: dict[str, float] = {}
+    for tables_of_side in tables:
+        for name, table in tables_of_side.items():
             finite = table.values[np.isfinite(table.values)]
             for decimals in range(1, 9):
                 if (np.round(finite, decimals) == finite).all():
-                    found[name] = max(found.get(name, 0.0), 10.0**-decimals)
+                    least_steps[name] = max(least_steps.get(name, 0.0), 10.0**-decimals)
                     break
-    return found
+    return least_steps
 
 
-def _row(table: Table, at: int, ops: dict[str, tuple[str, ...]]) -> Row:
+def _row(table: QuantityTable, at: int, ops: dict[str, tuple[str, ...]]) -> Row:
     columns = [table.ops.index(op) for op in ops[table.quantity]]
     values = tuple(None if np.isnan(x) else float(x) for x in table.values[at, columns])
     present = table.dtypes[at] != "nan"

@@ -17,14 +17,14 @@ from msprobe import __version__, log
 from msprobe.errors import InvalidInputError, MsprobeError, PathError, reason_of
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import said
-from msprobe.monitor.measurements import Run
+from msprobe.monitor.measurements import MonitorRun
 from msprobe.paths import StrPath, check_path_form, make_folder, write_atomically
 
 RUN_FILE = "run.json"
 #: Fields of it: the number of the first step that the program gave, and which of the monitors that the process had at
 #: once this is, from 0.
 FIRST_STEP, MONITOR = "first_step", "monitor"
-#: As ``strftime("%b")`` says them in English, whatever the language of the process.
+#: As ``strftime("%b")`` gives them in English, whatever the language of the process.
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _STAMP = re.compile(rf"({'|'.join(MONTHS)})(\d\d)_(\d\d)-(\d\d)-(\d\d)", re.ASCII)
@@ -69,13 +69,13 @@ def stamp_text(seconds: float) -> str:
 
 def stamp_of(text: object, where: str = "timestamp") -> Stamp:
     """Read a stamp as folders have it; ``where``: what the message of the InvalidInputError calls it."""
-    found = _STAMP.fullmatch(text) if isinstance(text, str) else None
-    if found is not None:
-        stamp = (MONTHS.index(found[1]) + 1, int(found[2]), int(found[3]), int(found[4]), int(found[5]))
+    match = _STAMP.fullmatch(text) if isinstance(text, str) else None
+    if match is not None:
+        stamp = (MONTHS.index(match[1]) + 1, int(match[2]), int(match[3]), int(match[4]), int(match[5]))
         try:
             datetime(2000, *stamp)  # a leap year
         except ValueError:
-            found = None
+            match = None
         else:
             return stamp
     raise InvalidInputError(said("timestamp-wrong", where, text))
@@ -88,11 +88,11 @@ def folder_name(seconds: float, rank: int, mark: str | None = None) -> str:
 
 def parse_folder_name(name: str) -> tuple[str, int, str] | None:
     """Stamp, rank and mark of a run's folder; None if it is no such folder."""
-    found = _FOLDER.fullmatch(name)
-    return None if found is None else (found["stamp"], int(found["rank"]), found["mark"])
+    match = _FOLDER.fullmatch(name)
+    return None if match is None else (match["stamp"], int(match["rank"]), match["mark"])
 
 
-def begin(run: Run) -> Run:
+def begin(run: MonitorRun) -> MonitorRun:
     """Make the folder of ``run``, or choose the one it goes on in, and write ``run.json``; the run with its folder.
 
     With ``append_to`` the newest folder of this rank whose stamp lies between the two, both included, is gone on with;
@@ -139,8 +139,8 @@ def find_runs(base: StrPath) -> list[RunFolder]:
         names = sorted(os.listdir(folder))
     except OSError as problem:
         raise PathError(said("folder-unreadable", base, reason_of(problem))) from None
-    found = [run for name in names if (run := _run_folder(folder / name)) is not None]
-    return sorted(found, key=lambda run: (run.rank, run.started))
+    runs = [run for name in names if (run := _run_folder(folder / name)) is not None]
+    return sorted(runs, key=lambda run: (run.rank, run.started))
 
 
 def by_rank(runs: list[RunFolder]) -> dict[int, list[RunFolder]]:
@@ -172,24 +172,24 @@ def _run_folder(path: Path) -> RunFolder | None:
     return RunFolder(path, rank, stamp, mark, _read_about(path))
 
 
-def _to_append_to(run: Run) -> RunFolder | None:
+def _to_append_to(run: MonitorRun) -> RunFolder | None:
     if len(run.append_to) != 2:
         raise InvalidInputError(said("append-output-wrong", len(run.append_to)))
     first, last = (stamp_of(text, f"append_output[{at}]") for at, text in enumerate(run.append_to))
-    found: list[RunFolder] = []
+    folders: list[RunFolder] = []
     if os.path.isdir(run.base):
-        found = [
+        folders = [
             folder
             for folder in find_runs(run.base)
             if folder.rank == run.rank and is_within(stamp_of(folder.stamp), first, last)
         ]
-    if found:
-        return max(found, key=lambda folder: folder.started)
+    if folders:
+        return max(folders, key=lambda folder: folder.started)
     log.warning(said("append-output-finds-nothing", run.base, run.rank, run.append_to[0], run.append_to[1]))
     return None
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: MonitorRun) -> dict[str, Any]:
     return {
         "started": datetime.fromtimestamp(run.started).astimezone().isoformat(timespec="milliseconds"),
         "started_seconds": run.started,
@@ -213,7 +213,7 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _log_resumed(folder: RunFolder, run: Run) -> None:
+def _log_resumed(folder: RunFolder, run: MonitorRun) -> None:
     about = dict(folder.about) or _about(run)
     resumed = about.get("resumed")
     entry = {name: value for name, value in _about(run).items() if name != "steps_per_file"}
@@ -229,10 +229,10 @@ def _write_about(folder: Path, about: Mapping[str, Any]) -> None:
 def _read_about(folder: Path) -> Mapping[str, Any]:
     """What ``run.json`` says; empty if there is none or it is not one of ours."""
     try:
-        found = read_json(folder / RUN_FILE, most_bytes=_MOST_BYTES_OF_RUN_FILE)
+        content = read_json(folder / RUN_FILE, most_bytes=_MOST_BYTES_OF_RUN_FILE)
     except MsprobeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def files_of(folder: StrPath, ending: str = ".csv") -> Iterator[Path]:

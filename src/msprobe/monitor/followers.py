@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.messages import said
 from msprobe.monitor.sketch import Sketch
-from msprobe.monitor.weights import EQUAL, Relation, numbers_of
+from msprobe.monitor.weights import EQUAL, BrokenRelation, numbers_of
 
 Pairs = Sequence[tuple[Sketch, Sketch]]
 
@@ -28,9 +28,9 @@ _FEWEST = 2
 _SHARE = 0.5
 
 
-def follower_relations(pairs: Pairs, rounding: float = 0.0, of_weights: float = 0.0) -> list[Relation]:
+def follower_relations(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[BrokenRelation]:
     """State that is further apart than what it follows, at the earliest step. ``rounding``: of the gradients;
-    ``of_weights``: of the type that weights are stored in, 0 for float32.
+    ``weights_rounding``: of the type that weights are stored in, 0 for float32.
     """
     if not pairs or pairs[0][0].step != 0:
         return []
@@ -39,9 +39,9 @@ def follower_relations(pairs: Pairs, rounding: float = 0.0, of_weights: float = 
     before: set[str] = set()
     for ours, theirs in pairs[:_FIRST_STEPS]:
         for quantity in _WEIGHTS:
-            for name, one in _apart(ours, theirs, quantity).items():
-                weights[name] = max(weights.get(name, 0.0), one)
-        passes = [one for quantity in _PASSES for one in _apart(ours, theirs, quantity).values()]
+            for name, distance in _apart(ours, theirs, quantity).items():
+                weights[name] = max(weights.get(name, 0.0), distance)
+        passes = [distance for quantity in _PASSES for distance in _apart(ours, theirs, quantity).values()]
         typical = max(typical, float(np.median(passes)) if passes else 0.0)
         states = _apart(ours, theirs, "state")
         followed = {name: _followed(name, weights) for name in states}
@@ -49,41 +49,44 @@ def follower_relations(pairs: Pairs, rounding: float = 0.0, of_weights: float = 
         for name, apart in states.items():
             of = followed[name]
             if of is not None:
-                averages[name] = apart, _TIMES * max(EQUAL, of_weights, weights[of])
+                averages[name] = apart, _TIMES * max(EQUAL, weights_rounding, weights[of])
             else:
-                statistics[name] = apart, max(_LEAST, _TIMES_ROUNDING * max(rounding, of_weights), _TIMES * typical)
-        found = _beyond(averages)
+                statistics[name] = (
+                    apart,
+                    max(_LEAST, _TIMES_ROUNDING * max(rounding, weights_rounding), _TIMES * typical),
+                )
+        beyond = _beyond(averages)
         more = _beyond(statistics)
         # A kink moves a statistic once; it takes two steps to be more.
-        lasting = {name: one for name, one in more.items() if name in before}
+        lasting = {name: entry for name, entry in more.items() if name in before}
         before = set(more)
         if len(lasting) >= max(_FEWEST, _SHARE * len(statistics)):
-            found |= lasting
-        if found:
+            beyond |= lasting
+        if beyond:
             return [
-                Relation(ours.step, said("state-leaves-what-it-follows", name, apart, limit))
-                for name, (apart, limit) in sorted(found.items(), key=lambda one: -one[1][0] / one[1][1])
+                BrokenRelation(ours.step, said("state-leaves-what-it-follows", name, apart, limit))
+                for name, (apart, limit) in sorted(beyond.items(), key=lambda item: -item[1][0] / item[1][1])
             ]
     return []
 
 
-def _beyond(found: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    return {name: (apart, limit) for name, (apart, limit) in found.items() if apart > limit}
+def _beyond(distances: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {name: (apart, limit) for name, (apart, limit) in distances.items() if apart > limit}
 
 
 def _apart(ours: Sketch, theirs: Sketch, quantity: str) -> dict[str, float]:
     """By tensor, how far norm or projection are apart, relative to the larger norm."""
     first, second = numbers_of(ours, quantity), numbers_of(theirs, quantity)
-    found: dict[str, float] = {}
-    for name, one in first.items():
+    distances: dict[str, float] = {}
+    for name, numbers in first.items():
         other = second.get(name)
-        size = 0.0 if other is None else max(abs(float(one[0])), abs(float(other[0])))
+        size = 0.0 if other is None else max(abs(float(numbers[0])), abs(float(other[0])))
         if other is not None and size > 0 and np.isfinite(size):
-            apart = float(np.abs(other - one).max() / size)
-            found[name] = apart if np.isfinite(apart) else 0.0
+            apart = float(np.abs(other - numbers).max() / size)
+            distances[name] = apart if np.isfinite(apart) else 0.0
         elif other is not None and size == 0:
-            found[name] = 0.0
-    return found
+            distances[name] = 0.0
+    return distances
 
 
 def _followed(state: str, weights: Iterable[str]) -> str | None:

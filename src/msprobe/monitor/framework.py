@@ -35,7 +35,7 @@ class Meter(Protocol):
         """What is still to come is not wanted."""
 
 
-class Framework(Protocol):
+class MonitorFramework(Protocol):
     """The framework of the training, as far as a monitor has to know it."""
 
     #: As ``run.json`` names it.
@@ -49,7 +49,7 @@ class Framework(Protocol):
     def new_meter(self, operators: Operators) -> Meter:
         """What measures tensors."""
 
-    def agreement(self, one: Any, other: Any) -> float | None:
+    def agreement(self, first: Any, other: Any) -> float | None:
         """Mean of the products of the elements' signs, -1 to 1; None where two tensors have no elements to compare."""
 
     # ---------------------------------------------------------------- the model

@@ -28,7 +28,7 @@ class Gathering:
         self.step = step
         self.ops = tuple(ops)
         # quantity -> (stage, name) -> its measurements in this step: (micro step, cells).
-        self._found: dict[Quantity, dict[tuple[int, str], list[tuple[int | None, TensorCells]]]] = {}
+        self._gathered: dict[Quantity, dict[tuple[int, str], list[tuple[int | None, TensorCells]]]] = {}
         # Names whose measurements of a step become one row.
         self._merged: set[tuple[int, str]] = set()
         self.columns: dict[Quantity, tuple[str, ...]] = {}
@@ -40,30 +40,30 @@ class Gathering:
 
     def add(self, quantity: Quantity, stage: int, name: str, cells: TensorCells, micro_step: int | None = None) -> None:
         """One tensor more. Rows come in the order in which their names did, those of one name together."""
-        names = self._found.get(quantity)
+        names = self._gathered.get(quantity)
         if names is None:
-            names = self._found[quantity] = {}
-        found = names.get((stage, name))
-        if found is None:
+            names = self._gathered[quantity] = {}
+        entries = names.get((stage, name))
+        if entries is None:
             names[stage, name] = [(micro_step, cells)]
         else:
-            found.append((micro_step, cells))
+            entries.append((micro_step, cells))
 
     def put(self, quantity: Quantity, stage: int, name: str, cells: TensorCells, micro_step: int | None = None) -> None:
         """The same, in place of what this name had in this micro step."""
-        found = self._found.setdefault(quantity, {}).setdefault((stage, name), [])
-        found[:] = [one for one in found if one[0] != micro_step]
-        found.append((micro_step, cells))
+        entries = self._gathered.setdefault(quantity, {}).setdefault((stage, name), [])
+        entries[:] = [entry for entry in entries if entry[0] != micro_step]
+        entries.append((micro_step, cells))
 
     def take_back(self, quantity: Quantity, stage: int, micro_step: int) -> None:
         """Forget what a micro step of a stage has measured."""
-        names = self._found.get(quantity, {})
+        names = self._gathered.get(quantity, {})
         for key in [key for key in names if key[0] == stage]:
-            names[key] = [one for one in names[key] if one[0] != micro_step]
+            names[key] = [entry for entry in names[key] if entry[0] != micro_step]
             if not names[key]:
                 del names[key]
         if not names:
-            self._found.pop(quantity, None)
+            self._gathered.pop(quantity, None)
 
     def merge(self, quantity: Quantity, stage: int, name: str, cells: TensorCells) -> None:
         """The same; all of a name in this step become one row."""
@@ -73,11 +73,11 @@ class Gathering:
     @property
     def is_empty(self) -> bool:
         """True if nothing was measured."""
-        return not self._found and not self.noted
+        return not self._gathered and not self.noted
 
     def names(self, quantity: Quantity) -> set[str]:
         """The names that have been measured of a quantity."""
-        return {name for _, name in self._found.get(quantity, {})}
+        return {name for _, name in self._gathered.get(quantity, {})}
 
     @property
     def noted(self) -> set[str]:
@@ -91,13 +91,13 @@ class Gathering:
     def metrics(self) -> StepMetrics:
         """The rows, all numbers being there."""
         rows: dict[Quantity, list[Row]] = {}
-        for quantity, names in self._found.items():
+        for quantity, names in self._gathered.items():
             written: list[Row] = []
-            for (stage, name), found in names.items():
+            for (stage, name), entries in names.items():
                 if (stage, name) in self._merged:
-                    written.append(_merged(stage, name, self.ops, [cells for _, cells in found]))
+                    written.append(_merged(stage, name, self.ops, [cells for _, cells in entries]))
                     continue
-                for micro_step, cells in found:
+                for micro_step, cells in entries:
                     # Without values it is nowhere to be found, in no rank.
                     if cells.values is not None:
                         written.append(Row(stage, name, micro_step, cells.values, cells.shape, cells.dtype))
@@ -106,12 +106,12 @@ class Gathering:
         return StepMetrics(self.step, self.ops, rows, dict(self.columns), {**summed, **self.scalars}, self.batch)
 
 
-def _merged(stage: int, name: str, ops: Sequence[str], found: Sequence[TensorCells]) -> Row:
+def _merged(stage: int, name: str, ops: Sequence[str], cells_of_steps: Sequence[TensorCells]) -> Row:
     values = tuple(
-        _together(op, [cells.values[place] for cells in found if cells.values is not None])
+        _together(op, [cells.values[place] for cells in cells_of_steps if cells.values is not None])
         for place, op in enumerate(ops)
     )
-    last = found[-1]
+    last = cells_of_steps[-1]
     return Row(stage, name, None, values, last.shape, last.dtype)
 
 

@@ -104,31 +104,33 @@ def first_bad_step(
     """
     known = {sketch.step: sketch for sketch in first}
     pairs = [
-        (known[sketch.step], sketch) for sketch in sorted(second, key=lambda one: one.step) if sketch.step in known
+        (known[sketch.step], sketch)
+        for sketch in sorted(second, key=lambda sketch: sketch.step)
+        if sketch.step in known
     ]
     pairs = without_loss_scale(pairs)
-    of_weights, rounding = rounding, max(rounding, rounding_of_first_step(pairs))
+    weights_rounding, rounding = rounding, max(rounding, rounding_of_first_step(pairs))
     facts = _first_facts(pairs)
     distances = [distances_of(ours, theirs, steps_of_numbers or {}) for ours, theirs in pairs]
     distances = beside_usual_sizes([ours for ours, _ in pairs], distances, rounding)
     for name, place in (("loss", "loss"), ("norm of all gradients", "norm")):
         if any(all(np.isnan(getattr(pair[side], place)) for pair in pairs) for side in (0, 1)):
             # Only one of them has it.
-            for one in distances:
-                one.pop(name, None)
+            for distance in distances:
+                distance.pop(name, None)
     steps = [ours.step for ours, _ in pairs]
     jumps = _first_difference(steps, distances) or _first_jumps(steps, distances, rounding)
     before = steps.index(jumps[0].step) if jumps else len(steps)
     jumps = _first_rises(steps, distances, before, rounding) or jumps
-    relations = first_relation(pairs, rounding, of_weights)
-    found = [*(one.step for one in jumps), *(one.step for one in relations)]
-    at = min([facts[0]] * bool(facts[1]) + found, default=None)
+    relations = first_relation(pairs, rounding, weights_rounding)
+    candidates = [*(jump.step for jump in jumps), *(relation.step for relation in relations)]
+    at = min([facts[0]] * bool(facts[1]) + candidates, default=None)
     if at is None:
         return None
     what = list(facts[1]) if facts[0] == at else []
     # What holds between numbers of a step names the place; a jump may be anywhere behind it.
-    what += [one.message for one in relations if one.step == at]
-    what += [one.message for one in jumps if one.step == at]
+    what += [relation.message for relation in relations if relation.step == at]
+    what += [jump.message for jump in jumps if jump.step == at]
     return FirstBadStep(at, tuple(what), facts[0] == at and bool(facts[1]))
 
 
@@ -155,17 +157,17 @@ def _first_facts(pairs: Sequence[tuple[Sketch, Sketch]]) -> tuple[int, list[str]
 
 def _tensors(sketch: Sketch) -> Counter[str]:
     """How many tensors of each quantity there are."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for group in sketch.groups:
-        found[group.quantity] += group.count
-    return found
+        counts[group.quantity] += group.count
+    return counts
 
 
 def _first_difference(steps: Sequence[int], distances: Sequence[Distances]) -> list[Jump]:
     """What differs at the first step at which anything does, by more than rounding in float32, where the first steps
     were equal to the last bit: two such runs round alike, also in half types.
     """
-    at = next((count for count, now in enumerate(distances) if any(one[2] for one in now.values())), 0)
+    at = next((count for count, now in enumerate(distances) if any(entry[2] for entry in now.values())), 0)
     if at < _FIRST_STEPS:
         return []
     return _strongest_first(
@@ -184,7 +186,7 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding:
     general: list[float] = []
     every: list[float] = []
     for count, now in enumerate(distances):
-        found = []
+        jumps = []
         unexplained.begin(now.values())
         usual_of_kind = _medians(
             (kind, max(history.get(at, [0.0])[-_LOOKED_BACK:])) for at, (kind, _, _) in now.items()
@@ -218,18 +220,18 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding:
                 is_its_own = unexplained.holds(kind, name, distance)
             is_its_own |= distance >= max(_ALONE, _TIMES_ALONE * typical)
             if distance > least and is_of_most and (distance == np.inf or (is_its_own and not have_parted)):
-                found.append(Jump(steps[count], name, kind, distance, usual))
+                jumps.append(Jump(steps[count], name, kind, distance, usual))
             before.append(min(distance, 1e30))
             del before[: -2 * _LOOKED_BACK]
         if (
             rounding
-            and len({place_in(jump.group) for jump in found}) < _SEVERAL
-            and all(one.distance < _ALONE for one in found)
+            and len({place_in(jump.group) for jump in jumps}) < _SEVERAL
+            and all(jump.distance < _ALONE for jump in jumps)
         ):
             # In a half type, one number alone jumps where its elements are nearly nothing.
             continue
-        if found:
-            return _strongest_first(found)
+        if jumps:
+            return _strongest_first(jumps)
         unexplained.end(now.values())
     return []
 
@@ -237,10 +239,10 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding:
 def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int, rounding: float) -> list[Jump]:
     """The rises that begin at the earliest of the first ``before`` steps at which any does, the strongest first."""
     channels = {channel: (kind, name) for now in distances for channel, (kind, name, _) in now.items()}
-    found: list[tuple[int, Jump]] = []
+    jumps: list[tuple[int, Jump]] = []
     for kind in sorted({kind for kind, _ in channels.values()} - ACCUMULATED):
-        of_kind = [channel for channel, (other, _) in channels.items() if other == kind]
-        values = np.array([[now[at][2] if at in now else np.nan for at in of_kind] for now in distances])
+        channels_of_kind = [channel for channel, (other, _) in channels.items() if other == kind]
+        values = np.array([[now[at][2] if at in now else np.nan for at in channels_of_kind] for now in distances])
         general = np.array([typical_distance(now.values()) for now in distances])
         for length, least, least_level in _RISES:
             for count in range(2 * _FIRST_STEPS, min(before, len(values) - length + 1)):
@@ -260,13 +262,22 @@ def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: i
                     continue
                 rises &= level >= typical
                 if rises.any():
-                    found += [
-                        (count, Jump(steps[count], channels[of_kind[at]][1], kind, float(level[at]), float(usual[at])))
+                    jumps += [
+                        (
+                            count,
+                            Jump(
+                                steps[count],
+                                channels[channels_of_kind[at]][1],
+                                kind,
+                                float(level[at]),
+                                float(usual[at]),
+                            ),
+                        )
                         for at in np.flatnonzero(rises)
                     ]
                     break
-    first = min((count for count, _ in found), default=0)
-    return _strongest_first([one for count, one in found if count == first])
+    first = min((count for count, _ in jumps), default=0)
+    return _strongest_first([rise for count, rise in jumps if count == first])
 
 
 def _largest(values: Sequence[float]) -> float:
@@ -275,7 +286,8 @@ def _largest(values: Sequence[float]) -> float:
 
 def _strongest_first(jumps: Sequence[Jump]) -> list[Jump]:
     return sorted(
-        jumps, key=lambda one: (place_of(one.quantity), -one.distance / (one.usual or _rounding_of(one.quantity, 0.0)))
+        jumps,
+        key=lambda jump: (place_of(jump.quantity), -jump.distance / (jump.usual or _rounding_of(jump.quantity, 0.0))),
     )
 
 
@@ -285,7 +297,7 @@ def _rounding_of(kind: str, rounding: float) -> float:
 
 def _medians(values: Iterable[tuple[str, float]]) -> dict[str, float]:
     """The median of the values of each quantity: one of them alone may have been lucky."""
-    of_kind: dict[str, list[float]] = {}
+    values_by_kind: dict[str, list[float]] = {}
     for kind, value in values:
-        of_kind.setdefault(kind, []).append(value)
-    return {kind: float(np.median(found)) for kind, found in of_kind.items()}
+        values_by_kind.setdefault(kind, []).append(value)
+    return {kind: float(np.median(values_of_kind)) for kind, values_of_kind in values_by_kind.items()}

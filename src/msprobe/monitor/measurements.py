@@ -76,7 +76,7 @@ class StepMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MonitorRun:
     """Whose measurements they are. ``started``: seconds since the epoch. ``config``: as the user wrote it, for
     ``run.json``. ``base``: the folder in which runs have theirs (``MONITOR_OUTPUT_DIR``).
     """

@@ -12,9 +12,9 @@ from msprobe.foreign.nearest import near_words
 from msprobe.messages import Wording, joined, said
 from msprobe.monitor.activations import Activations
 from msprobe.monitor.alerts.needs import unmeasured
-from msprobe.monitor.communication import Collectives
+from msprobe.monitor.communication import MeasuredCollectives
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity, Row, StepMetrics
@@ -35,7 +35,7 @@ class Watch:
 
     def __init__(
         self,
-        framework: Framework,
+        framework: MonitorFramework,
         config: MonitorConfig,
         models: Sequence[Any],
         micro_steps: int,
@@ -48,7 +48,7 @@ class Watch:
         self.models = models
         self.state = ConfiguredState(framework, config, models, micro_steps)
         self.structure: Structure | None = None
-        self.collectives: Collectives | None = None
+        self.collectives: MeasuredCollectives | None = None
         self.stacks: Stacks | None = None
         self._activations: Activations | None = None
         self._warn_of_unmatched()
@@ -85,7 +85,7 @@ class Watch:
         gathering = self.state.gathering
         if self._activations is not None:
             self._activations.flush()
-        finish = self._of_all_ranks(self._collect())
+        finish = self._finish_all_ranks(self._collect())
         return None if gathering.is_empty else _Later(finish, gathering)
 
     def so_far(self) -> StepMetrics | None:
@@ -113,7 +113,7 @@ class Watch:
             return {}
         stacks.is_on = False
         self.listeners.remove(stacks)
-        return stacks.found
+        return stacks.modules
 
     def end(self) -> None:
         """It is over: what the listeners have attached by themselves is taken away."""
@@ -132,7 +132,7 @@ class Watch:
         """The step is over; what completes the numbers of this rank."""
         return self.state.meter.collect()
 
-    def _of_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
+    def _finish_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
         """What completes the numbers of this step; those of other ranks are asked for here."""
         return finish
 
@@ -140,35 +140,35 @@ class Watch:
 
     def _new_listeners(self) -> list[Observer]:
         state, config = self.state, self.config
-        found: list[Observer] = [_Begin(state)]
+        observers: list[Observer] = [_Begin(state)]
         if config.print_struct:
             self.structure = Structure(state, self._over if config.print_struct == "continue" else None)
-            return [*found, self.structure]
+            return [*observers, self.structure]
         if config.forward or config.backward:
             self._activations = Activations(state)
-            found.append(self._activations)
+            observers.append(self._activations)
         if config.stack_info:
             self.stacks = Stacks(state)
-            found.append(self.stacks)
+            observers.append(self.stacks)
         unreduced = None
         if config.wg_distribution:
             unreduced = self._new_unreduced()
-            found.append(unreduced)
+            observers.append(unreduced)
         if config.cc_distribution.enable:
             if state.framework.is_distributed():
-                self.collectives = Collectives(state)
-                found.append(self.collectives)
+                self.collectives = MeasuredCollectives(state)
+                observers.append(self.collectives)
             else:
                 log.warning(said("collectives-need-process-group"))
         if config.recording_l2_features and config.l2_targets:
-            found += self._new_features()
-        return [*found, self._new_steps(unreduced)]
+            observers += self._new_features()
+        return [*observers, self._new_steps(unreduced)]
 
     def _warn_of_unmatched(self) -> None:
         watched = self.state.watched
-        names = [one.full for one in watched.modules.values() if one.full]
+        names = [module.full for module in watched.modules.values() if module.full]
         names += [name for model in self.models for name, _ in self.state.framework.parameters_of(model)]
-        missing = [Wording("{}{}", one, _near(one, names)) for one in watched.targets.unmatched()]
+        missing = [Wording("{}{}", target, _near(target, names)) for target in watched.targets.unmatched()]
         if missing:
             there = said("targets-there", ", ".join(names[:_MOST_SHOWN])) if names else ""
             log.warning(said("monitor-targets-unknown", joined(", ", missing), there))
@@ -222,7 +222,9 @@ class _Later:
 _TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
 
 
-def tagged(framework: Framework, metrics: StepMetrics, quantity: Quantity, rank: int) -> dict[str, dict[str, Any]]:
+def tagged(
+    framework: MonitorFramework, metrics: StepMetrics, quantity: Quantity, rank: int
+) -> dict[str, dict[str, Any]]:
     """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
     ops = metrics.ops_of(quantity)
     return {_tag(row, rank, quantity): _values(framework, ops, row) for row in metrics.rows.get(quantity, ())}
@@ -233,11 +235,11 @@ def _tag(row: Row, rank: int, quantity: str) -> str:
     return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
 
 
-def _values(framework: Framework, ops: Sequence[str], row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _values(framework: MonitorFramework, ops: Sequence[str], row: Row) -> dict[str, Any]:
+    by_op: dict[str, Any] = {
         op: framework.as_tensor(float("nan") if value is None else value)
         for op, value in zip(ops, row.values, strict=True)
     }
-    found["shape"] = None if row.shape is None else framework.as_shape(row.shape)
-    found["dtype"] = None if row.dtype is None else framework.as_type(row.dtype)
-    return found
+    by_op["shape"] = None if row.shape is None else framework.as_shape(row.shape)
+    by_op["dtype"] = None if row.dtype is None else framework.as_type(row.dtype)
+    return by_op

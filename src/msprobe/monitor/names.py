@@ -20,9 +20,9 @@ def squash(name: str) -> str:
     behind ``embedding.``, or from ``final``, ``output`` or ``norm`` on; the name itself where none of these is in it.
     """
     for pattern in _KEPT:
-        found = pattern.search(name)
-        if found:
-            return found.group(1)
+        match = pattern.search(name)
+        if match:
+            return match.group(1)
     return name
 
 
@@ -30,9 +30,9 @@ def short_names(names: Sequence[str]) -> list[str]:
     """The short form of each name, and the whole name where two would have the same."""
     short = [squash(name) for name in names]
     times: dict[str, int] = {}
-    for one in short:
-        times[one] = times.get(one, 0) + 1
-    return [one if times[one] == 1 else name for one, name in zip(short, names, strict=True)]
+    for short_name in short:
+        times[short_name] = times.get(short_name, 0) + 1
+    return [short_name if times[short_name] == 1 else name for short_name, name in zip(short, names, strict=True)]
 
 
 class Targets:
@@ -63,11 +63,11 @@ class Targets:
 
     def has_module(self, stage: int, name: str, short: str) -> bool:
         """True if a target is exactly this module."""
-        found = [target for target in self.names if target in _forms(stage, name, short)]
-        for target in found:
+        targets = [target for target in self.names if target in _forms(stage, name, short)]
+        for target in targets:
             self._unmatched.pop(target, None)
             self._beginnings.pop(target, None)
-        return bool(found)
+        return bool(targets)
 
     def unmatched(self) -> list[str]:
         """Targets that have named nothing so far."""

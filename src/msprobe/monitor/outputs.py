@@ -18,11 +18,11 @@ from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import Attempt
 from msprobe.monitor.alerts.sink import AlertSink, OnAlert
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import CallbackSink, MemorySink, OnMetrics
 from msprobe.monitor.sketch import SketchSink
-from msprobe.monitor.writer import Writer
+from msprobe.monitor.writer import MonitorWriter
 from msprobe.paths import make_folder, write_atomically
 
 OUTPUT_DIR = "MONITOR_OUTPUT_DIR"
@@ -54,7 +54,7 @@ class Output:
         #: Which of the monitors that this process has at once in this place this is, from 0.
         self.number = 0
         self._alerts: AlertSink | None = None
-        self._writer: Writer | None = None
+        self._writer: MonitorWriter | None = None
         #: The folder of this run and rank, and whether an earlier run has begun it.
         self.folder: str | None = None
         self.goes_on = False
@@ -78,7 +78,7 @@ class Output:
 
     def open(self, config: MonitorConfig) -> None:
         """Begin: make what ``config`` asks for. Raises PathError if the folder cannot be made."""
-        run = Run(
+        run = MonitorRun(
             base=self._base,
             rank=self._rank,
             world=self._world,
@@ -116,7 +116,7 @@ class Output:
             sinks.insert(1 if config.alert.ring and run.folder else 0, self._alerts)
         if self._on_metrics is not None:
             sinks.append(CallbackSink(self._on_metrics))
-        self._writer = Writer(run, sinks)
+        self._writer = MonitorWriter(run, sinks)
 
     def put(self, step: Callable[[], StepMetrics | None] | None) -> None:
         """A step is over; what makes its metrics, None if it has measured nothing."""

@@ -39,7 +39,7 @@ class RecordSteps:
     def __init__(
         self, debugger: Any, models: Sequence[Any], settings: Mapping[str, Any] | str | bool, folder: str | None
     ) -> None:
-        self._of_program = debugger
+        self._program_debugger = debugger
         self._class = debugger.beside(self.stand_aside)
         self._models = models
         given: dict[str, Any] = {}
@@ -187,7 +187,7 @@ class RecordSteps:
             self._evaluates = self._trains = False
 
     def _is_recorded_by_program(self) -> bool:
-        known = self._of_program.existing()
+        known = self._program_debugger.existing()
         return known is not None and bool(known.recorder.session.recording)
 
     def _say_who_records(self, step: int) -> None:

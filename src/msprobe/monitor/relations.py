@@ -16,7 +16,7 @@ from msprobe.messages import said
 from msprobe.monitor.apart import ACCUMULATED, place_in, rounding_alone
 from msprobe.monitor.followers import follower_relations
 from msprobe.monitor.sketch import Sketch
-from msprobe.monitor.weights import Relation, apart_by, numbers_of, weight_relations
+from msprobe.monitor.weights import BrokenRelation, apart_by, numbers_of, weight_relations
 
 Doubles = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 Pairs = Sequence[tuple[Sketch, Sketch]]
@@ -94,27 +94,27 @@ def rounding_of_first_step(pairs: Pairs) -> float:
     if not pairs or pairs[0][0].step != 0:
         return 0.0
     ours, theirs = (numbers_of(side, "grad_unreduced") or numbers_of(side, "grad_reduced") for side in pairs[0])
-    found = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
-    level = float(np.median(found)) if len(found) >= 3 else 0.0
+    distances = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
+    level = float(np.median(distances)) if len(distances) >= 3 else 0.0
     return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
-def first_relation(pairs: Pairs, rounding: float = 0.0, of_weights: float = 0.0) -> list[Relation]:
+def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[BrokenRelation]:
     """What does not hold at the earliest step at which anything does not. ``rounding``: of a half type that gradients
-    are computed in, ``of_weights``: of one that weights are stored in.
+    are computed in, ``weights_rounding``: of one that weights are stored in.
     """
-    found = [
+    relations = [
         *weight_relations(pairs, rounding),
         *_uneven_factors(pairs),
         *_steady_factors(pairs, rounding),
         *_levels(pairs, rounding),
-        *follower_relations(pairs, rounding, of_weights),
+        *follower_relations(pairs, rounding, weights_rounding),
     ]
-    first = min((one.step for one in found), default=0)
-    return [one for one in found if one.step == first]
+    first = min((relation.step for relation in relations), default=0)
+    return [relation for relation in relations if relation.step == first]
 
 
-def _uneven_factors(pairs: Pairs) -> list[Relation]:
+def _uneven_factors(pairs: Pairs) -> list[BrokenRelation]:
     """A tensor whose factor between unreduced and reduced gradient leaves that of the others, in the second run."""
     history: list[float] = []
     for ours, theirs in pairs:
@@ -133,7 +133,7 @@ def _uneven_factors(pairs: Pairs) -> list[Relation]:
         worst = np.flatnonzero(np.abs(apart) > limit)
         if 0 < len(worst) <= len(names) // 2:
             return [
-                Relation(
+                BrokenRelation(
                     ours.step,
                     said("gradient-scaled-between", names[at], float(np.exp(apart[at])), float(np.expm1(limit))),
                 )
@@ -142,7 +142,7 @@ def _uneven_factors(pairs: Pairs) -> list[Relation]:
     return []
 
 
-def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
+def _steady_factors(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """A gradient that is larger, or smaller, than in the first run in each of so many steps, where it was not before
     and most others are not.
     """
@@ -153,7 +153,9 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
         least_steady = max(_LEAST_STEADY, _TIMES_STEADY * rounding)
         ratios = np.array([_log_ratios(ours, theirs, names) for ours, theirs in pairs])
         sizes = [_sizes(ours, names) for ours, _ in pairs]
-        is_informative = np.array([of_step > rounding_alone(of_step.tolist(), rounding) for of_step in sizes])
+        is_informative = np.array(
+            [sizes_of_step > rounding_alone(sizes_of_step.tolist(), rounding) for sizes_of_step in sizes]
+        )
         for begin in range(len(ratios) - _STEADY + 1):
             now = ratios[begin : begin + _STEADY]
             before = np.abs(ratios[max(0, begin - _LOOKED_BACK) : begin])
@@ -166,27 +168,27 @@ def _steady_factors(pairs: Pairs, rounding: float) -> list[Relation]:
                 steady = (np.abs(np.sign(now).sum(axis=0)) == _STEADY) & (least > limit)
                 steady &= least > 0.1 * np.abs(now).max(axis=0)
                 steady &= is_informative[begin : begin + _STEADY].all(axis=0)
-            at = [int(one) for one in np.flatnonzero(steady)]
+            at = [int(column) for column in np.flatnonzero(steady)]
             if at:
-                at.sort(key=lambda one: -float(least[one]))
+                at.sort(key=lambda column: -float(least[column]))
                 return [
-                    Relation(
+                    BrokenRelation(
                         pairs[begin][0].step,
                         said(
                             "norm-scaled-steadily",
-                            names[one],
-                            float(np.exp(float(np.median(now[:, one])))),
+                            names[column],
+                            float(np.exp(float(np.median(now[:, column])))),
                             _STEADY,
-                            float(usual[one]) / 3,
+                            float(usual[column]) / 3,
                             typical,
                         ),
                     )
-                    for one in at
+                    for column in at
                 ]
     return []
 
 
-def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
+def _levels(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """In the first steps the gradients of most tensors are further apart than their rounding explains, in two steps one
     after the other: a kink makes some of them jump in one, and what comes behind it may be of that kink.
     """
@@ -196,9 +198,9 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
         first, second = numbers_of(ours, "grad_unreduced"), numbers_of(theirs, "grad_unreduced")
         if not first:
             first, second = numbers_of(ours, "grad_reduced"), numbers_of(theirs, "grad_reduced")
-        found = [apart_by(first[name], second[name]) for name in first if name in second]
-        levels.append((ours.step, float(np.quantile(found, 0.25)) if len(found) >= 3 else np.nan))
-        medians.append(float(np.median(found)) if len(found) >= 3 else np.nan)
+        distances = [apart_by(first[name], second[name]) for name in first if name in second]
+        levels.append((ours.step, float(np.quantile(distances, 0.25)) if len(distances) >= 3 else np.nan))
+        medians.append(float(np.median(distances)) if len(distances) >= 3 else np.nan)
     if len(levels) < 3 or levels[0][0] != 0 or np.isnan(levels[0][1]):
         return []
     # What the first step shows, before any step was taken, is the rounding of these runs.
@@ -207,7 +209,7 @@ def _levels(pairs: Pairs, rounding: float) -> list[Relation]:
         limit = _LEVELS.get(number, 0.0) * unit
         if limit and level > limit and levels[number + 1][1] > limit:
             text = said("gradients-differ-generally", level, limit, levels[0][1])
-            return [Relation(step, text)]
+            return [BrokenRelation(step, text)]
         if limit and medians[number] > limit >= level:
             return []
     return []
@@ -230,18 +232,18 @@ def factors(sketch: Sketch) -> dict[str, float]:
 def _sizes(sketch: Sketch, names: Sequence[object]) -> Doubles:
     """The norm of each; NaN where there is none."""
     places = {group: at for at, group in enumerate(sketch.groups)}
-    found = [places.get(name) for name in names]  # type: ignore[call-overload]
-    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in found])
+    rows_found = [places.get(name) for name in names]  # type: ignore[call-overload]
+    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in rows_found])
 
 
 def _log_ratios(ours: Sketch, theirs: Sketch, names: Sequence[object]) -> Doubles:
     """The logarithm of the norm in the second run over that in the first; NaN where there is none."""
     places = [{group: at for at, group in enumerate(side.groups)} for side in (ours, theirs)]
-    found = np.full(len(names), np.nan)
+    ratios = np.full(len(names), np.nan)
     with np.errstate(all="ignore"):
         for at, name in enumerate(names):
             here, there = places[0].get(name), places[1].get(name)  # type: ignore[call-overload]
             if here is not None and there is not None:
-                found[at] = np.log(np.float64(theirs.numbers[there, 0]) / np.float64(ours.numbers[here, 0]))
-    found[~np.isfinite(found)] = np.nan
-    return found
+                ratios[at] = np.log(np.float64(theirs.numbers[there, 0]) / np.float64(ours.numbers[here, 0]))
+    ratios[~np.isfinite(ratios)] = np.nan
+    return ratios

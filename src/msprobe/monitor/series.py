@@ -9,7 +9,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.messages import said
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_reading import quantities_of, read_quantity
@@ -61,20 +61,20 @@ def place_of(quantity: str) -> int:
     return ORDER.index(quantity) if quantity in ORDER else len(ORDER)
 
 
-def tables_of(runs: Sequence[RunFolder]) -> dict[str, Table]:
+def tables_of(runs: Sequence[RunFolder]) -> dict[str, QuantityTable]:
     """All quantities of the runs of one rank, in the order of a step. Raises PathError."""
     names = sorted(quantities_of(runs), key=lambda name: (place_of(name), name))
-    found = {name: read_quantity(runs, name) for name in names}
+    tables = {name: read_quantity(runs, name) for name in names}
     if runs and not names:
         configs = [run.about.get("config") for run in runs]
-        asked = {str(one["format"]) for one in configs if isinstance(one, dict) and "format" in one}
+        asked = {str(config["format"]) for config in configs if isinstance(config, dict) and "format" in config}
         asked -= {"csv", "sqlite"}
         hint = said("written-in-other-formats", ", ".join(sorted(asked))) if asked else ""
         log.warning(said("no-files-of-monitor", runs[-1].path, hint))
-    return {name: table for name, table in found.items() if table is not None and len(table)}
+    return {name: table for name, table in tables.items() if table is not None and len(table)}
 
 
-def series_of(table: Table) -> Iterator[Series]:
+def series_of(table: QuantityTable) -> Iterator[Series]:
     """A matrix for each operator of the table."""
     several = table.has_micro_steps and bool(table.micro_steps.any())
     keys = list(zip(table.stages, table.names, table.micro_steps.tolist(), strict=True))
@@ -90,7 +90,7 @@ def series_of(table: Table) -> Iterator[Series]:
         yield Series(table.quantity, op, labels, steps, values, present)
 
 
-def curves_of(tables: dict[str, Table]) -> list[Curve]:
+def curves_of(tables: dict[str, QuantityTable]) -> list[Curve]:
     """Loss, learning rate and whatever else the steps have one number of; the norm of all gradients together; and how
     much the steps change the weights.
     """
@@ -104,7 +104,7 @@ def curves_of(tables: dict[str, Table]) -> list[Curve]:
     return curves + _update_ratios(tables)
 
 
-def _total_gradient_norm(tables: dict[str, Table]) -> Curve | None:
+def _total_gradient_norm(tables: dict[str, QuantityTable]) -> Curve | None:
     for quantity in ("grad_reduced", "grad_unreduced"):
         for series in series_of(tables[quantity]) if quantity in tables else ():
             if series.op != "norm":
@@ -117,7 +117,7 @@ def _total_gradient_norm(tables: dict[str, Table]) -> Curve | None:
     return None
 
 
-def _update_ratios(tables: dict[str, Table]) -> list[Curve]:
+def _update_ratios(tables: dict[str, QuantityTable]) -> list[Curve]:
     """Median and maximum over all parameters of the change in a step, as a share of the weight's norm."""
     ratios = update_ratio(tables)
     if ratios is None:
@@ -132,7 +132,7 @@ def _update_ratios(tables: dict[str, Table]) -> list[Curve]:
         ]
 
 
-def update_ratio(tables: dict[str, Table]) -> Series | None:
+def update_ratio(tables: dict[str, QuantityTable]) -> Series | None:
     """The change of each weight in a step as a share of its norm: measured, or at least that of the norms before and
     after it; None if neither is known.
     """
@@ -148,7 +148,7 @@ def update_ratio(tables: dict[str, Table]) -> Series | None:
     return Series("update", "ratio (of norms)", before.labels, before.steps, values, before.present & after.present)
 
 
-def _norms(tables: dict[str, Table], quantity: str) -> Series | None:
+def _norms(tables: dict[str, QuantityTable], quantity: str) -> Series | None:
     if quantity not in tables:
         return None
     return next((series for series in series_of(tables[quantity]) if series.op == "norm"), None)

@@ -30,7 +30,7 @@ from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes, open_regular
 from msprobe.messages import said
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.series import place_of
 from msprobe.paths import StrPath, create_file, write_atomically
 
@@ -166,7 +166,7 @@ class Sketcher:
             )
             self._aligned_for, self._order = key, order
         ordered = [unreduced[at] for at in self._order]
-        return [(name, ordered if name == "grad_unreduced" else one) for name, one in wanted]
+        return [(name, ordered if name == "grad_unreduced" else rows_given) for name, rows_given in wanted]
 
     def _columns(self, quantity: Quantity, rows: Sequence[Row], metrics: StepMetrics) -> tuple[Doubles, Doubles]:
         """[rows]: the norm of each tensor, and its number under its sign."""
@@ -180,8 +180,8 @@ class Sketcher:
 
 def _total(columns: Mapping[str, tuple[Doubles, Doubles]]) -> float:
     """The norm of all gradients together, NaN if there are none."""
-    found = columns.get("grad_reduced", columns.get("grad_unreduced"))
-    return math.nan if found is None else float(np.sqrt(np.square(found[0]).sum()))
+    gradients = columns.get("grad_reduced", columns.get("grad_unreduced"))
+    return math.nan if gradients is None else float(np.sqrt(np.square(gradients[0]).sum()))
 
 
 class SketchSink:
@@ -197,7 +197,7 @@ class SketchSink:
         self._layout: tuple[Group, ...] | None = None
         self._descriptor = -1
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Begin the file, or go on with it. Raises PathError."""
         self._folder = run.folder
         if self._ring is not None:
@@ -254,7 +254,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
             data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
     except OSError as problem:
         raise PathError(said("file-unreadable", path, reason_of(problem))) from None
-    found: dict[int, Sketch] = {}
+    by_step: dict[int, Sketch] = {}
     groups: tuple[Group, ...] = ()
     try:
         for kind, content in _frames(data):
@@ -263,11 +263,11 @@ def read_sketches(path: StrPath) -> list[Sketch]:
             else:
                 step, loss, rate, norm, batch = _HEAD.unpack_from(content)
                 numbers = np.frombuffer(content, "<f4", offset=_HEAD.size).reshape(len(groups), 2)
-                found.pop(step, None)
-                found[step] = Sketch(step, loss, rate, norm, batch, groups, numbers)
+                by_step.pop(step, None)
+                by_step[step] = Sketch(step, loss, rate, norm, batch, groups, numbers)
     except (ValueError, TypeError, struct.error) as problem:
         raise InvalidInputError(said("no-sketches-file", path, problem)) from None
-    return list(found.values())
+    return list(by_step.values())
 
 
 def unread_bytes(path: StrPath) -> int:

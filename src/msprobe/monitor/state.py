@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import Gathering
 from msprobe.monitor.operators import Operators
-from msprobe.monitor.watched import Watched
+from msprobe.monitor.watched import WatchedModel
 
 
 class ConfiguredState:
     """Of one configuration: a changed one gets a new state."""
 
-    def __init__(self, framework: Framework, config: MonitorConfig, models: Sequence[Any], micro_steps: int) -> None:
+    def __init__(
+        self, framework: MonitorFramework, config: MonitorConfig, models: Sequence[Any], micro_steps: int
+    ) -> None:
         self.framework = framework
         self.config = config
         self.models = models
         # Micro batches in each step of the optimizer.
         self.micro_steps = micro_steps
-        self.watched = Watched(framework, models, config)
+        self.watched = WatchedModel(framework, models, config)
         self.operators = Operators(config.ops, config.eps)
         self.meter = framework.new_meter(self.operators)
         self.gathering = Gathering(0, config.ops)

@@ -10,7 +10,7 @@ from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.training import PartsOfStep
 from msprobe.messages import said
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.measurements import Quantity
@@ -22,7 +22,7 @@ _KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 MOMENTS: tuple[Literal["exp_avg", "exp_avg_sq"], ...] = ("exp_avg", "exp_avg_sq")
 
 
-class Kept(NamedTuple):
+class KeptParameter(NamedTuple):
     """What an optimizer keeps of one parameter. ``weight``: what it updates; ``moments``: exp_avg and exp_avg_sq, as
     far as there are any.
     """
@@ -53,7 +53,7 @@ class Optimizers(Protocol):
     def followed(self) -> list[Any]:
         """The optimizers whose steps are those of the given one."""
 
-    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
         """What is kept of each of these parameters, as far as this step changes them, by their identities; ``moments``
         False: without them. ``event``: the step that is taken.
         """
@@ -110,30 +110,30 @@ class OptimizerSteps(Observer):
         if config.mv_distribution:
             self._measure_moments(event.step, owned)
         if config.mg_direction and not event.has_closure:
-            for one, found in owned:
-                self._add_direction(one, found, event.step)
+            for parameter, kept in owned:
+                self._add_direction(parameter, kept, event.step)
         if config.param_distribution:
-            for one, found in owned:
-                self._add("param_origin", one, found.weight)
+            for parameter, kept in owned:
+                self._add("param_origin", parameter, kept.weight)
 
-    def _owned(self, event: Any, moments: bool) -> list[tuple[WatchedParameter, Kept]]:
-        alive = [(one, weight) for one, weight in self.state.watched.alive() if self.groups.writes(weight)]
+    def _owned(self, event: Any, moments: bool) -> list[tuple[WatchedParameter, KeptParameter]]:
+        alive = [(parameter, weight) for parameter, weight in self.state.watched.alive() if self.groups.writes(weight)]
         kept = self.optimizers.kept(event, {id(weight): weight for _, weight in alive}, moments)
-        return [(one, kept[id(weight)]) for one, weight in alive if id(weight) in kept]
+        return [(parameter, kept[id(weight)]) for parameter, weight in alive if id(weight) in kept]
 
     def _end_gradients(self) -> None:
         if self.unreduced is not None:
             self.unreduced.end()
 
-    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
-        for one, found in owned:
-            self._add("grad_reduced", one, found.gradient)
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
+        for parameter, kept in owned:
+            self._add("grad_reduced", parameter, kept.gradient)
 
-    def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+    def _measure_moments(self, step: int, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         for quantity in MOMENTS:
-            for one, found in owned:
-                self._add(quantity, one, found.moments.get(quantity))
-        if not any(found.moments for _, found in owned) and step != self._first:
+            for parameter, kept in owned:
+                self._add(quantity, parameter, kept.moments.get(quantity))
+        if not any(kept.moments for _, kept in owned) and step != self._first:
             name = type(self.optimizers.given).__name__
             log.once(("moments", name), "warning", said("optimizer-without-moments", name))
 
@@ -149,8 +149,8 @@ class OptimizerSteps(Observer):
             self._end_gradients()
         if config.param_distribution:
             with self.state.framework.unwatched():
-                for one, found in self._owned(event, False):
-                    self._add("param_updated", one, found.weight)
+                for parameter, kept in self._owned(event, False):
+                    self._add("param_updated", parameter, kept.weight)
         if not self._parts.is_last():
             return
         if self.state.config.state_distribution:
@@ -182,23 +182,23 @@ class OptimizerSteps(Observer):
 
     # ---------------------------------------------------------------- one tensor
 
-    def _add(self, quantity: Quantity, one: WatchedParameter, tensor: Any) -> None:
+    def _add(self, quantity: Quantity, parameter: WatchedParameter, tensor: Any) -> None:
         state = self.state
         cells: TensorCells | None = None
         if tensor is not None and 0 not in tensor.shape:
             cells = state.meter.measure(tensor)
-        cells = self._whole(one, tensor, cells)
+        cells = self._whole(parameter, tensor, cells)
         if cells is not None:
-            state.gathering.add(quantity, one.stage, one.name, cells)
+            state.gathering.add(quantity, parameter.stage, parameter.name, cells)
 
-    def _whole(self, one: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
+    def _whole(self, parameter: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
         """The cells of the whole tensor, where this rank has measured a part of it."""
         return cells
 
-    def _add_direction(self, one: WatchedParameter, found: Kept, step: int) -> None:
+    def _add_direction(self, parameter: WatchedParameter, kept: KeptParameter, step: int) -> None:
         """The share of elements in which gradient and first moment have one sign; one that is zero counts half."""
-        moment = found.moments.get("exp_avg")
-        gradient = found.gradient
+        moment = kept.moments.get("exp_avg")
+        gradient = kept.gradient
         if gradient is None:
             return
         if moment is None:
@@ -211,7 +211,7 @@ class OptimizerSteps(Observer):
                 return
             share = (agreement + 1) / 2
         cells = TensorCells((share,) * len(self.state.operators.names), tuple(gradient.shape), str(gradient.dtype))
-        self.state.gathering.add("other", one.stage, one.name, cells)
+        self.state.gathering.add("other", parameter.stage, parameter.name, cells)
 
 
 class Groups:
@@ -219,7 +219,7 @@ class Groups:
     reduced gradients; ``tensor``: ranks with parts of the model, of which the first writes what is not in parts.
     """
 
-    def __init__(self, framework: Framework | None = None, data: Any = None, tensor: Any = None) -> None:
+    def __init__(self, framework: MonitorFramework | None = None, data: Any = None, tensor: Any = None) -> None:
         self._data = _place_in(framework, data)
         self._tensor = _place_in(framework, tensor)
 
@@ -232,7 +232,7 @@ class Groups:
         return self._tensor in (None, 0) or bool(getattr(parameter, "tensor_model_parallel", False))
 
 
-def _place_in(framework: Framework | None, group: Any) -> int | None:
+def _place_in(framework: MonitorFramework | None, group: Any) -> int | None:
     if group is None or framework is None or not framework.is_distributed():
         return None
     return framework.place_in(group)

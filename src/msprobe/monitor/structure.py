@@ -28,7 +28,7 @@ class Structure(Observer):
         """``over``: called when the optimizer has stepped, if the training goes on then."""
         self.state = state
         self._over = over
-        self.found: dict[str, dict[str, Any]] = {}
+        self.modules: dict[str, dict[str, Any]] = {}
         self._by_key: dict[str, dict[str, Any]] = {}
 
     def before(self, event: Any) -> None:
@@ -50,13 +50,13 @@ class Structure(Observer):
             return
         module, entry = self.state.watched.modules.get(event.key), self._by_key.get(event.key)
         name = "" if module is None else f"{module.stage}:{module.full}"
-        if entry is None or name in self.found or module is None:
+        if entry is None or name in self.modules or module is None:
             return
         with self.state.framework.unwatched():
             entry["output"] = self._described(result)
         for side, count in (("input_grad", len(entry["input"]) - 1), ("output_grad", len(entry["output"]) - 1)):
             entry[side] = {"config": f"tuple[{count}]", **{str(i): _NONE for i in range(count)}}
-        self.found[name] = entry
+        self.modules[name] = entry
 
     def gradient(self, event: Any) -> None:
         """A gradient has come back through a pass."""
@@ -70,16 +70,16 @@ class Structure(Observer):
 
     def text(self) -> str:
         """What was found, as JSON."""
-        return json.dumps(self.found, indent=2, ensure_ascii=False)
+        return json.dumps(self.modules, indent=2, ensure_ascii=False)
 
     def _described(self, value: Any) -> dict[str, str]:
         if isinstance(value, self.state.framework.tensor):
             return {"config": "tensor", "tensor": self._tensor(value)}
         if isinstance(value, (list, tuple)):
             kind = "tuple" if isinstance(value, tuple) else "list"
-            found = {"config": f"{kind}[{len(value)}]"}
-            found.update((str(i), self._tensor(one)) for i, one in enumerate(value))
-            return found
+            description = {"config": f"{kind}[{len(value)}]"}
+            description.update((str(i), self._tensor(element)) for i, element in enumerate(value))
+            return description
         return {"config": str(type(value))}
 
     def _tensor(self, value: Any) -> str:
@@ -98,7 +98,7 @@ class Stacks(Observer):
     def __init__(self, state: ConfiguredState) -> None:
         self.state = state
         # In the order in which the modules returned.
-        self.found: dict[str, tuple[str, ...]] = {}
+        self.modules: dict[str, tuple[str, ...]] = {}
         self._running: dict[str, tuple[str, ...]] = {}
 
     def before(self, event: Any) -> None:
@@ -111,7 +111,7 @@ class Stacks(Observer):
         """It has run."""
         module = self.state.watched.modules.get(event.key)
         if module is not None and module.name in self._running:
-            self.found.setdefault(module.name, self._running[module.name])
+            self.modules.setdefault(module.name, self._running[module.name])
 
 
 _NONE = "<class 'NoneType'>"

@@ -59,7 +59,7 @@ class Switch:
 
     def _changed_at(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size

@@ -21,7 +21,7 @@ from msprobe.monitor.alerts.rules import SkippedSteps
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig, load
 from msprobe.monitor.ends import end_at_exit, is_skipped, warn_of_forgotten_start
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.measurements import Quantity, StepMetrics
 from msprobe.monitor.measuring import Watch, tagged
 from msprobe.monitor.outputs import Output
@@ -44,7 +44,7 @@ class Monitor:
 
     def __init__(
         self,
-        framework: Framework,
+        framework: MonitorFramework,
         config_file_path: str | os.PathLike[str] | MonitorConfig,
         process_group: Any,
         on_metrics: OnMetrics | None,
@@ -126,7 +126,7 @@ class Monitor:
             self._begin(self.config, first + 1)
         given, optimizers = models if len(models) > 1 else models[0], self._optimizers
         training.follow(given, optimizers.followed(), first, optimizers.parts)
-        names = ", ".join(type(one).__name__ for one in models)
+        names = ", ".join(type(model_part).__name__ for model_part in models)
         self._output.describe(first, names)
         if self._record is not None:
             self._record.begin(first, self._is_watched(first))

@@ -123,8 +123,8 @@ class TrendDatabase:
             if self._steps:
                 values = (min(self._steps), max(self._steps), max(self._ranks))
                 self._base.execute("UPDATE global_stats SET min_step = ?, max_step = ?, max_rank = ?", values)
-            for quantity, found in self._statistics.items():
-                names = ",".join(sorted(found, key=_place))
+            for quantity, statistics in self._statistics.items():
+                names = ",".join(sorted(statistics, key=_place))
                 self._base.execute(f"UPDATE global_stats SET {identifier(quantity)} = ?", (names,))
             self._base.commit()
         except sqlite3.Error as problem:

@@ -16,7 +16,7 @@ from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.database import Database, DatabaseError, open_database
 from msprobe.foreign.opening import is_regular
 from msprobe.messages import said
-from msprobe.monitor.csv_files import Table, merged, read_csv_tables
+from msprobe.monitor.csv_files import QuantityTable, merged, read_csv_tables
 from msprobe.monitor.csv_files import quantities_of as csv_quantities_of
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_database import FILE_NAME, INFINITE, TENSORS, identifier
@@ -28,26 +28,26 @@ _PLACE = ("rank", "step", "target_id", "metric_id")
 
 def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
     """The quantities that the runs have files or tables of. Raises PathError."""
-    found = {name: None for run in runs for name in csv_quantities_of(run.path)}
+    names = {name: None for run in runs for name in csv_quantities_of(run.path)}
     for run in filter(has_database, runs):
         with _open(run) as base:
-            found.update((name, None) for name in _metrics(base).values())
-    return list(found)
+            names.update((name, None) for name in _metrics(base).values())
+    return list(names)
 
 
-def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> Table | None:
+def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> QuantityTable | None:
     """All rows of a quantity in the runs of one rank, which are given from the oldest to the newest: of csv files and
     of databases. ``last_steps``: of databases only so many.
 
     Of rows for the same tensor and step the last one counts, as a run that was resumed repeats steps. None if there
     is nothing. Raises PathError for a file that cannot be read.
     """
-    tables: list[Table] = []
+    tables: list[QuantityTable] = []
     for run in runs:
         tables += read_csv_tables(run, quantity)
-        found = read_trend(run, quantity, last_steps)
-        if found is not None:
-            tables.append(found)
+        trend = read_trend(run, quantity, last_steps)
+        if trend is not None:
+            tables.append(trend)
     return merged(tables) if tables else None
 
 
@@ -72,11 +72,11 @@ def extremes_of(run: RunFolder) -> tuple[int, int] | None:
     if not has_database(run):
         return None
     with _open(run) as base:
-        found = list(base.rows(["MIN(step)", "MAX(step)"], "trend_data"))
-        return (int(found[0][0]), int(found[0][1])) if found and found[0][0] is not None else None
+        extremes = list(base.rows(["MIN(step)", "MAX(step)"], "trend_data"))
+        return (int(extremes[0][0]), int(extremes[0][1])) if extremes and extremes[0][0] is not None else None
 
 
-def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> Table | None:
+def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> QuantityTable | None:
     """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
     if not has_database(run):
         return None
@@ -138,11 +138,11 @@ def _rows(base: Database, rank: int, metric: int, ops: Sequence[str], first: int
             "WHERE rank = ? AND (rank, step, target_id, metric_id) > (?, ?, ?, ?)"
             f" AND metric_id = ? ORDER BY rank, step, target_id, metric_id LIMIT {_ROWS_AT_ONCE}"
         )
-        found = list(base.rows(columns, "trend_data", wanted, (rank, *after, metric)))
-        yield from found
-        if len(found) < _ROWS_AT_ONCE:
+        rows_read = list(base.rows(columns, "trend_data", wanted, (rank, *after, metric)))
+        yield from rows_read
+        if len(rows_read) < _ROWS_AT_ONCE:
             return
-        after = tuple(found[-1][:4])
+        after = tuple(rows_read[-1][:4])
 
 
 def _table(
@@ -151,22 +151,22 @@ def _table(
     rows: Sequence[tuple[Any, ...]],
     targets: dict[int, _Target],
     tensors: dict[int, tuple[str, str]],
-) -> Table:
+) -> QuantityTable:
     of = [targets[row[2]] for row in rows]
     # What a cell says: a tensor's NaN has no number there, and infinity one that no other has.
     values = np.array([row[4:] for row in rows], dtype=np.float64).reshape(len(rows), len(ops))
     infinite = np.abs(values) == INFINITE
     values[infinite] = np.copysign(np.inf, values[infinite])
     kinds = [tensors.get(row[2], ("", "")) for row in rows]
-    return Table(
+    return QuantityTable(
         quantity,
         ops,
-        [one.stage for one in of],
-        [one.name for one in of],
+        [target.stage for target in of],
+        [target.name for target in of],
         np.array([row[1] for row in rows], dtype=np.int64),
-        np.array([one.micro_step for one in of], dtype=np.int64),
+        np.array([target.micro_step for target in of], dtype=np.int64),
         values,
         [shape for shape, _ in kinds],
         [dtype for _, dtype in kinds],
-        any(one.micro_step for one in of),
+        any(target.micro_step for target in of),
     )

@@ -22,7 +22,7 @@ from msprobe.messages import said, translated
 from msprobe.monitor.alerts.alert import text_of_record
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table, merged, quantities_of, read_table
+from msprobe.monitor.csv_files import QuantityTable, merged, quantities_of, read_table
 from msprobe.monitor.files import MONITOR, RunFolder, find_runs
 from msprobe.monitor.series import Curve, Numbers, Series, curves_of, series_of, update_ratio
 from msprobe.monitor.trend_database import FILE_NAME
@@ -46,7 +46,7 @@ class RankState:
     """What the files of one rank say now. ``changed``: seconds since one was written."""
 
     run: RunFolder
-    tables: dict[str, Table]
+    tables: dict[str, QuantityTable]
     changed: float | None
 
 
@@ -95,7 +95,7 @@ def spark(
     there was a number; elsewhere the line is empty.
     """
     numbers = np.asarray(values, dtype=np.float64)[-width:]
-    there = [True] * len(numbers) if present is None else [bool(one) for one in present][-width:]
+    there = [True] * len(numbers) if present is None else [bool(flag) for flag in present][-width:]
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return "".join("!" if known else " " for known in there)
@@ -136,9 +136,9 @@ def _state(run: RunFolder) -> RankState:
     if has_database(run):
         last = max(last or 0.0, Path(run.path, FILE_NAME).stat().st_mtime)
         for quantity in database_quantities_of([run]):
-            found = None if quantity in tables else read_trend(run, quantity, _LAST_STEPS)
-            if found is not None and len(found):
-                tables[quantity] = found
+            trend = None if quantity in tables else read_trend(run, quantity, _LAST_STEPS)
+            if trend is not None and len(trend):
+                tables[quantity] = trend
     return RankState(run, tables, None if last is None else max(0.0, time.time() - last))
 
 
@@ -176,7 +176,7 @@ def _curves(curves: Sequence[Curve]) -> Grid:
 
 def _tensors(state: RankState, top: int) -> RenderableType:
     """The tensors whose last value is furthest from what it was before."""
-    series = next((found for name in _WANTED if (found := _norms(state.tables.get(name))) is not None), None)
+    series = next((norms for name in _WANTED if (norms := _norms(state.tables.get(name))) is not None), None)
     if series is None:
         return Text("")
     there = series.present[:, -1]
@@ -208,11 +208,11 @@ def _tensors(state: RankState, top: int) -> RenderableType:
     return grid
 
 
-def _norms(table: Table | None) -> Series | None:
+def _norms(table: QuantityTable | None) -> Series | None:
     if table is None:
         return None
-    found = list(series_of(table))
-    return next((series for series in found if series.op == "norm"), found[0] if found else None)
+    all_series = list(series_of(table))
+    return next((series for series in all_series if series.op == "norm"), all_series[0] if all_series else None)
 
 
 def _usual(row: Numbers) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.capture.events import path_of
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework, Named
+from msprobe.monitor.framework import MonitorFramework, Named
 from msprobe.monitor.names import Targets, short_names
 
 
@@ -32,10 +32,10 @@ class WatchedModule:
     full: str
 
 
-class Watched:
+class WatchedModel:
     """The modules and parameters of one or several models, by what events call them."""
 
-    def __init__(self, framework: Framework, models: Sequence[Any], config: MonitorConfig) -> None:
+    def __init__(self, framework: MonitorFramework, models: Sequence[Any], config: MonitorConfig) -> None:
         self.targets = targets = Targets(config.targets)
         self.parameters: list[WatchedParameter] = []
         # Of all modules: the key of their events -> the module; and those among them that are measured.
@@ -61,16 +61,16 @@ class Watched:
         short = short_names(names) if squashed else names
         for (full, parameter), name in zip(trained, short, strict=True):
             if targets.has_parameter(stage, full, name):
-                one = WatchedParameter(stage, name, full, weakref.ref(parameter))
-                self.parameters.append(one)
-                self._by_id[id(parameter)] = one
+                watched = WatchedParameter(stage, name, full, weakref.ref(parameter))
+                self.parameters.append(watched)
+                self._by_id[id(parameter)] = watched
 
     def _add_modules(
-        self, stage: int, model: Any, config: MonitorConfig, keys: dict[int, str], framework: Framework
+        self, stage: int, model: Any, config: MonitorConfig, keys: dict[int, str], framework: MonitorFramework
     ) -> None:
-        found = [(name, module) for name, module in framework.modules_of(model) if id(module) in keys]
-        short = short_names([name for name, _ in found]) if config.squash_name else [name for name, _ in found]
-        for (full, module), name in zip(found, short, strict=True):
+        named = [(name, module) for name, module in framework.modules_of(model) if id(module) in keys]
+        short = short_names([name for name, _ in named]) if config.squash_name else [name for name, _ in named]
+        for (full, module), name in zip(named, short, strict=True):
             key = keys[id(module)]
             self.modules[key] = WatchedModule(stage, name, full)
             if module is model:
@@ -85,12 +85,12 @@ class Watched:
 
     def parameter(self, weight: Any) -> WatchedParameter | None:
         """What is known of a parameter; None if it is not measured."""
-        found = self._by_id.get(id(weight))
-        return found if found is not None and found.reference() is weight else None
+        parameter = self._by_id.get(id(weight))
+        return parameter if parameter is not None and parameter.reference() is weight else None
 
     def alive(self) -> Iterator[tuple[WatchedParameter, Any]]:
         """The measured parameters that still exist, in the order of ``named_parameters``."""
-        for one in self.parameters:
-            weight = one.reference()
+        for parameter in self.parameters:
+            weight = parameter.reference()
             if weight is not None:
-                yield one, weight
+                yield parameter, weight

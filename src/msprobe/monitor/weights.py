@@ -42,14 +42,14 @@ _SHARE_OF_TENSORS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class BrokenRelation:
     """``message``: what holds in one run and not in the other, from this step on."""
 
     step: int
     message: str
 
 
-def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[Relation]:
+def weight_relations(pairs: Pairs, rounding: float = 0.0) -> list[BrokenRelation]:
     """The earliest of each kind. ``rounding``: of a half type in which gradients were computed."""
     return [
         *_unequal_start(pairs),
@@ -67,16 +67,16 @@ def numbers_of(sketch: Sketch, quantity: str) -> _Numbers:
     }
 
 
-def _unequal_start(pairs: Pairs) -> list[Relation]:
+def _unequal_start(pairs: Pairs) -> list[BrokenRelation]:
     if not pairs or pairs[0][0].step != 0:
         return []
     ours, theirs = (numbers_of(side, "param_origin") for side in pairs[0])
     apart = {name: apart_by(ours[name], theirs[name]) for name in ours if name in theirs}
-    found = sorted((name for name, one in apart.items() if one > EQUAL), key=lambda name: -apart[name])
-    return [Relation(0, said("weights-differ-before-start", name, apart[name])) for name in found]
+    names = sorted((name for name, distance in apart.items() if distance > EQUAL), key=lambda name: -apart[name])
+    return [BrokenRelation(0, said("weights-differ-before-start", name, apart[name])) for name in names]
 
 
-def _written_between_steps(pairs: Pairs) -> list[Relation]:
+def _written_between_steps(pairs: Pairs) -> list[BrokenRelation]:
     """In the second run something writes to weights behind the step, in the first run nothing does."""
     for before, now in pairwise(pairs):
         if now[0].step != before[0].step + 1:
@@ -85,20 +85,20 @@ def _written_between_steps(pairs: Pairs) -> list[Relation]:
         for place in (0, 1):
             behind, ahead = numbers_of(before[place], "param_updated"), numbers_of(now[place], "param_origin")
             sides.append({name: apart_by(behind[name], ahead[name]) for name in behind if name in ahead})
-        found = [name for name, one in sides[1].items() if one > EQUAL and sides[0].get(name, 1.0) <= EQUAL]
-        if found:
-            found.sort(key=lambda name: -sides[1][name])
+        names = [name for name, distance in sides[1].items() if distance > EQUAL and sides[0].get(name, 1.0) <= EQUAL]
+        if names:
+            names.sort(key=lambda name: -sides[1][name])
             return [
-                Relation(
+                BrokenRelation(
                     now[0].step,
                     said("weights-change-between", name, before[0].step, sides[1][name]),
                 )
-                for name in found
+                for name in names
             ]
     return []
 
 
-def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
+def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """A step changes weights otherwise, and the gradients do not explain it.
 
     In a half type single tensors say nothing: of elements whose gradient is smaller than its rounding an adaptive
@@ -113,43 +113,43 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[Relation]:
         grads = [numbers_of(side, "grad_reduced") or numbers_of(side, "grad_unreduced") for side in (ours, theirs)]
         typical = [apart_by(grads[0][name], grads[1][name]) for name in grads[0] if name in grads[1]]
         level = float(np.median(typical)) if typical else 0.0
-        found: list[tuple[float, str, float]] = []
+        changed: list[tuple[float, str, float]] = []
         for name, (change, size) in changes[0].items():
             if name not in changes[1] or name not in grads[0] or name not in grads[1]:
                 continue
             other, other_size = changes[1][name]
-            of_gradient = gradients.setdefault(name, [])
-            of_gradient.append(max(apart_by(grads[0][name], grads[1][name]), level))
-            del of_gradient[:-_LOOKED_BACK]
+            gradient_sizes = gradients.setdefault(name, [])
+            gradient_sizes.append(max(apart_by(grads[0][name], grads[1][name]), level))
+            del gradient_sizes[:-_LOOKED_BACK]
             step = max(float(np.abs(change).max()), float(np.abs(other).max()))
-            of_tensor = sizes.setdefault(name, [])
-            of_tensor.append(step)
-            del of_tensor[:-_LOOKED_BACK]
+            tensor_sizes = sizes.setdefault(name, [])
+            tensor_sizes.append(step)
+            del tensor_sizes[:-_LOOKED_BACK]
             # A projection may be nearly nothing once.
-            step = max(step, float(np.median(of_tensor)))
+            step = max(step, float(np.median(tensor_sizes)))
             if not step > 200 * _FLOAT32 * max(size, other_size):
                 continue
             apart = float(np.abs(other - change).max()) / step
             usual = history.setdefault(name, [])
-            off = max(of_gradient)
+            off = max(gradient_sizes)
             limit = _CHANGE + max(_PER_GRADIENT * off, _PER_ROOT * off**0.5)
             limit = max(limit, _TIMES * max(usual, default=0.0))
             if apart > limit:
-                found.append((apart, name, limit))
+                changed.append((apart, name, limit))
             usual.append(apart)
             del usual[:-_LOOKED_BACK]
-        if len(found) >= (max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])) if rounding else 1):
+        if len(changed) >= (max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])) if rounding else 1):
             return [
-                Relation(
+                BrokenRelation(
                     ours.step,
                     said("update-differs-of-equal-gradients", name, apart, limit),
                 )
-                for apart, name, limit in sorted(found, reverse=True)
+                for apart, name, limit in sorted(changed, reverse=True)
             ]
     return []
 
 
-def _steady_changes(pairs: Pairs) -> list[Relation]:
+def _steady_changes(pairs: Pairs) -> list[BrokenRelation]:
     """What a step does to the norm of a tensor is more, or less, by nearly the same in each of the first steps: a decay
     that one run alone has. Rounding, and whole steps that an adaptive optimizer makes of it, vary from step to step.
     """
@@ -161,7 +161,7 @@ def _steady_changes(pairs: Pairs) -> list[Relation]:
         for name, (change, size) in first.items():
             if name in second:
                 rows.setdefault(name, []).append((float(change[0]), float(second[name][0][0]), size))
-    found: list[tuple[float, str, float, float]] = []
+    steady: list[tuple[float, str, float, float]] = []
     for name, numbers in rows.items():
         ours_of, theirs_of, sizes = np.array(numbers).T
         apart = theirs_of - ours_of
@@ -173,13 +173,13 @@ def _steady_changes(pairs: Pairs) -> list[Relation]:
             continue
         certainty = abs(mean) / (max(float(apart.std(ddof=1)), least) / _STEADY**0.5)
         if certainty > _STEADY_ERRORS:
-            found.append((certainty, name, mean, step))
+            steady.append((certainty, name, mean, step))
     return [
-        Relation(
+        BrokenRelation(
             0,
             said("update-adds-steadily", name, _STEADY, mean, step, certainty),
         )
-        for certainty, name, mean, step in sorted(found, reverse=True)
+        for certainty, name, mean, step in sorted(steady, reverse=True)
     ]
 
 
@@ -187,24 +187,24 @@ def _first_sizes(pairs: Pairs) -> dict[str, list[float]]:
     """By tensor: what the first steps do to it. A projection may be nearly nothing in the very first one, and nothing
     is known of earlier ones.
     """
-    found: dict[str, list[float]] = {}
+    sizes: dict[str, list[float]] = {}
     for ours, theirs in pairs[:_FIRST_STEPS]:
         changes = [_changes(side) for side in (ours, theirs)]
         for name, (change, _) in changes[0].items():
             other = changes[1].get(name, (change, 0.0))[0]
-            found.setdefault(name, []).append(max(float(np.abs(change).max()), float(np.abs(other).max())))
-    return found
+            sizes.setdefault(name, []).append(max(float(np.abs(change).max()), float(np.abs(other).max())))
+    return sizes
 
 
 def _changes(sketch: Sketch) -> dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]]:
     """By tensor: by how much the step changes norm and projection, and the norm."""
     before, behind = numbers_of(sketch, "param_origin"), numbers_of(sketch, "param_updated")
-    return {name: (behind[name] - one, float(abs(one[0]))) for name, one in before.items() if name in behind}
+    return {name: (behind[name] - weight, float(abs(weight[0]))) for name, weight in before.items() if name in behind}
 
 
 def apart_by(first: np.ndarray[tuple[int], np.dtype[np.float64]], second: object) -> float:
     """The largest distance of two numbers of a group, relative to its norm."""
     with np.errstate(all="ignore"):
-        found = float(np.abs(np.asarray(second) - first).max() / max(abs(float(first[0])), 1e-30))
+        distance = float(np.abs(np.asarray(second) - first).max() / max(abs(float(first[0])), 1e-30))
     # What is not finite is the business of others.
-    return found if np.isfinite(found) else 0.0
+    return distance if np.isfinite(distance) else 0.0

@@ -67,19 +67,19 @@ def whole_runs(folders: Sequence[RunFolder]) -> list[WholeRun]:
 
 def newest_of_ranks(folders: Sequence[RunFolder]) -> dict[int, list[RunFolder]]:
     """The folders of one run of each rank, the newest of those of its first monitor; a warning names the others."""
-    found: dict[int, list[RunFolder]] = {}
+    newest: dict[int, list[RunFolder]] = {}
     runs = whole_runs(folders)
     for rank in dict.fromkeys(run.rank for run in runs):
         several = [run for run in runs if run.rank == rank]
         first = min(run.monitor for run in several)
         chosen = [run for run in several if run.monitor == first][-1]
-        found[rank] = list(chosen.folders)
+        newest[rank] = list(chosen.folders)
         if len(several) > 1:
             others = "; ".join(str(run) for run in several if run is not chosen)
             log.warning(said("one-run-of-rank-read", rank, len(several), chosen, others))
         if len(chosen.folders) > 1:
             log.info(said("runs-go-on", rank, chosen))
-    return found
+    return newest
 
 
 def recorded_steps(folder: RunFolder) -> tuple[int, int] | None:
@@ -89,10 +89,10 @@ def recorded_steps(folder: RunFolder) -> tuple[int, int] | None:
 
     spans = [span for files in quantities_of(folder.path).values() if (span := _span(files)) is not None]
     try:
-        of_database = extremes_of(folder)
+        extremes = extremes_of(folder)
     except MsprobeError:
-        of_database = None
-    spans += [] if of_database is None else [of_database]
+        extremes = None
+    spans += [] if extremes is None else [extremes]
     return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
 
@@ -161,10 +161,10 @@ def ranks_of_monitors(folders: Sequence[RunFolder]) -> list[dict[int, list[RunFo
     """Runs of several ranks that belong together, rank -> folders: those of the same monitor that began one after the
     other in their ranks.
     """
-    found: dict[tuple[int, int], dict[int, list[RunFolder]]] = {}
+    by_monitor: dict[tuple[int, int], dict[int, list[RunFolder]]] = {}
     counts: dict[tuple[int, int], int] = {}
     for run in whole_runs(folders):
         place = counts.get((run.rank, run.monitor), 0)
         counts[run.rank, run.monitor] = place + 1
-        found.setdefault((run.monitor, place), {})[run.rank] = list(run.folders)
-    return [found[key] for key in sorted(found)]
+        by_monitor.setdefault((run.monitor, place), {})[run.rank] = list(run.folders)
+    return [by_monitor[key] for key in sorted(by_monitor)]

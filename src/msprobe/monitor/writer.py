@@ -19,7 +19,7 @@ from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
 from msprobe.monitor.alerts.attempts import Attempt
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.sinks import Sink
 from msprobe.store.background import Background
 
@@ -66,7 +66,7 @@ class Load:
     dropped_sinks: int
 
 
-class Writer:
+class MonitorWriter:
     """Hands steps to sinks in a thread of its own; used by the thread that trains.
 
     ``most_steps``, ``most_rows``: what may wait at once. ``flush_seconds``: how often sinks are asked to make visible
@@ -75,7 +75,7 @@ class Writer:
 
     def __init__(
         self,
-        run: Run,
+        run: MonitorRun,
         sinks: Sequence[Sink],
         *,
         flush_seconds: float = _FLUSH_SECONDS,

@@ -8,7 +8,7 @@ import numpy as np
 
 from msprobe.config.settings import NoiseKind, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Reactions, TensorDistance
 from msprobe.perturb.thresholds import noise_of
 from msprobe.signed_errors import CheckedResult, judge_signed
 
@@ -41,9 +41,9 @@ def perturbed(mode: PerturbationMode, own: Array, dtype: str, noise: NoiseKind, 
     else:
         step = scale << _BITS_OF_BFLOAT16 if dtype == "bfloat16" else scale
         moved = raw + (signs(own.size, 0).reshape(own.shape) * step).astype(raw.dtype)
-    found = moved.view(own.dtype).reshape(own.shape)
-    is_changed = (magnitude > np.finfo(own.dtype).tiny) & np.isfinite(found) & np.isfinite(own)
-    return np.where(is_changed, found, own)
+    changed = moved.view(own.dtype).reshape(own.shape)
+    is_changed = (magnitude > np.finfo(own.dtype).tiny) & np.isfinite(changed) & np.isfinite(own)
+    return np.where(is_changed, changed, own)
 
 
 def rounded(own: Array, unit: float, seed: int) -> Array:
@@ -55,8 +55,8 @@ def rounded(own: Array, unit: float, seed: int) -> Array:
 def moved(own: Array, unit: float, seed: int) -> Array:
     """The same, finite where it was."""
     with np.errstate(over="ignore"):
-        found = rounded(own, unit, seed)
-    return np.where(np.isfinite(found), found, own)
+        shifted = rounded(own, unit, seed)
+    return np.where(np.isfinite(shifted), shifted, own)
 
 
 def signs(count: int, seed: int) -> Array:
@@ -71,21 +71,21 @@ def exchanged(own: Array, axis: int | None) -> Any:
     """See :meth:`msprobe.perturb.framework.Framework.exchanged`."""
     if own.dtype.kind not in "fc":
         return "dtype unsupported"
-    found = own.copy()
+    exchanged_array = own.copy()
     if axis is None and own.ndim > 1:
         if not (own.shape[0] and own.shape[1] and max(own.shape[:2]) > 1):
             return "at least one of 0-dimension or 1-dimension greater than 1"
-        found[0, 0], found[-1, -1] = own[-1, -1], own[0, 0]
-        return found
+        exchanged_array[0, 0], exchanged_array[-1, -1] = own[-1, -1], own[0, 0]
+        return exchanged_array
     axis = axis or 0
     if not -own.ndim <= axis < own.ndim or own.shape[axis] < 2:
         return "0-dimension must greater than 1"
-    view, source = np.moveaxis(found, axis, 0), np.moveaxis(own, axis, 0)
+    view, source = np.moveaxis(exchanged_array, axis, 0), np.moveaxis(own, axis, 0)
     view[0], view[-1] = source[-1], source[0]
-    return found
+    return exchanged_array
 
 
-def compare(own: Array, other: Array, limits: Limits) -> TensorDistance:
+def compare(own: Array, other: Array, limits: ErrorLimits) -> TensorDistance:
     """By the ratio of magnitudes."""
     if own.shape != other.shape:
         raise ValueError(said("repeated-shape-differs", list(own.shape), list(other.shape)))
@@ -99,15 +99,15 @@ def compare(own: Array, other: Array, limits: Limits) -> TensorDistance:
     return TensorDistance(not word and worst <= limits.ratio, worst, word, mean, float(bad.mean()))
 
 
-def is_explained(own: Array, other: Array, limits: Limits, reactions: Reactions) -> bool:
+def is_explained(own: Array, other: Array, limits: ErrorLimits, reactions: Reactions) -> bool:
     """See :meth:`msprobe.perturb.framework.Framework.is_explained`."""
     base = _wide(reactions.base)
     mismatch, flips, ratio, a, b = _elements(_wide(own), _wide(other), limits.floor)
     unbounded, answer = ~np.isfinite(base), np.zeros_like(base)
-    for one in reactions.shifted:
-        unbounded |= ~np.isfinite(one)
+    for shift in reactions.shifted:
+        unbounded |= ~np.isfinite(shift)
         with np.errstate(invalid="ignore"):
-            answer = np.maximum(answer, np.nan_to_num(np.abs(_wide(one) - base), posinf=0.0, neginf=0.0))
+            answer = np.maximum(answer, np.nan_to_num(np.abs(_wide(shift) - base), posinf=0.0, neginf=0.0))
     square = np.square(answer)
     has_rows = answer.ndim > 1 and answer.shape[-1] >= _ROW
     scale = np.sqrt(square.mean(-1, keepdims=True) if has_rows else square.mean())
@@ -123,26 +123,26 @@ def goes_one_way(own: Array, reactions: Reactions) -> str:
     base, given = _wide(reactions.base), _wide(own)
     if base.shape != given.shape or not base.size:
         return ""
-    shifted = [_wide(one) for one in reactions.shifted]
+    shifted = [_wide(shift) for shift in reactions.shifted]
     finite = np.isfinite(base) & np.isfinite(given)
-    for one in shifted:
-        finite &= np.isfinite(one)
+    for shift in shifted:
+        finite &= np.isfinite(shift)
     base = np.where(finite, base, 0.0)
     answer = np.zeros_like(base)
     with np.errstate(invalid="ignore"):
-        for one in shifted:
-            answer = np.maximum(answer, np.where(finite, np.abs(one - base), 0.0))
+        for shift in shifted:
+            answer = np.maximum(answer, np.where(finite, np.abs(shift - base), 0.0))
         errors = np.where(finite, given - base, 0.0)
     epsilon = 2 * reactions.unit
     units = np.exp2(np.floor(np.log2(np.maximum(np.abs(base), np.finfo(np.float32).tiny)))) * epsilon
     typical = float(np.sqrt(np.mean(np.square(base)))) * epsilon / 8
-    found = judge_signed(CheckedResult(base, errors, units, np.maximum(np.maximum(units, answer), typical), epsilon))
-    return found.message if found.status != "pass" else ""
+    judged = judge_signed(CheckedResult(base, errors, units, np.maximum(np.maximum(units, answer), typical), epsilon))
+    return judged.message if judged.status != "pass" else ""
 
 
-def distance(one: Array, other: Array) -> float:
+def distance(first: Array, other: Array) -> float:
     """Norm of the difference over the norm of the first."""
-    a, b = _wide(one), _wide(other)
+    a, b = _wide(first), _wide(other)
     finite = np.isfinite(a) & np.isfinite(b)
     norm, apart = float(np.linalg.norm(a[finite])), float(np.linalg.norm(a[finite] - b[finite]))
     return apart / norm if norm else (0.0 if not apart else float("inf"))

@@ -13,7 +13,7 @@ from msprobe.capture.events import Call, Direction, EventKind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
 from msprobe.messages import said, text_of
-from msprobe.perturb.checking import Checks, Deviation, Question
+from msprobe.perturb.checking import Checks, Question, ResultDeviation
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.names import ChosenCalls, is_sampled
 from msprobe.perturb.operators import is_left_out, writes
@@ -27,7 +27,7 @@ _LITTLE = 1 << 24
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedCall:
     """A call between its beginning and its end. ``copies``: of its arguments, where it writes to them."""
 
     call: Invocation
@@ -103,7 +103,7 @@ class Bench:
 
     # ---------------------------------------------------------------- calls
 
-    def begin(self, event: Call) -> Watched | None:
+    def begin(self, event: Call) -> WatchedCall | None:
         """A call is about to be made; None if it is not looked at."""
         key, fw, settings = event.key, self.framework, self.settings
         if not self.calls.has(key, event.number):
@@ -123,9 +123,9 @@ class Bench:
         call = Invocation(event.function, tuple(event.args), dict(event.kwargs), fw.context())
         is_written = key in self._writers or writes(key, event.kwargs)
         copies = self.checks.seconds.prepare("no_change", key, call).call if is_written else None
-        return Watched(call, copies, () if is_written else self._versions(call))
+        return WatchedCall(call, copies, () if is_written else self._versions(call))
 
-    def is_unwritten(self, event: Call, watched: Watched) -> bool:
+    def is_unwritten(self, event: Call, watched: WatchedCall) -> bool:
         """False if the call turned out to write to its arguments, of which there are no copies: from the next one on
         there are.
         """
@@ -168,7 +168,7 @@ class Bench:
             self.note(event, said("too-little-memory"))
             return
         try:
-            found = self.checks.check(mode, question)
+            deviations = self.checks.check(mode, question)
         except NotPerturbedError as reason:
             self.note(event, text_of(reason))
             return
@@ -176,14 +176,14 @@ class Bench:
             self.note(event, said("second-run-failed", type(error).__name__, _first_line(error)), "warning")
             return
         self.results.checked(event.key)
-        for deviation in found:
+        for deviation in deviations:
             self._write(event, mode, deviation, len(own))
 
     def lacks_memory(self, own: Sequence[Any]) -> bool:
         """True if a second run may need more memory than there is."""
         fw = self.framework
-        tensors = [one for one in own if fw.is_tensor(one)]
-        needed = 2 * sum(fw.nbytes(one) for one in tensors)
+        tensors = [argument for argument in own if fw.is_tensor(argument)]
+        needed = 2 * sum(fw.nbytes(argument) for argument in tensors)
         if needed < _LITTLE:
             return False
         free = fw.free_memory(tensors[0])
@@ -213,7 +213,7 @@ class Bench:
                 lambda: said("call-not-perturbed", self._entry(event), reason),
             )
 
-    def _write(self, event: Any, mode: PerturbationMode, deviation: Deviation, count: int) -> None:
+    def _write(self, event: Any, mode: PerturbationMode, deviation: ResultDeviation, count: int) -> None:
         fw, difference, own = self.framework, deviation.difference, deviation.own
         is_tensor = fw.is_tensor(own)
         row = DeviationRow(

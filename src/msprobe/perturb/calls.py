@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.capture.events import Call, Event, Failure, OptimizerStep, Step
 from msprobe.capture.listeners import Observer
 from msprobe.messages import said
-from msprobe.perturb.bench import Bench, Watched
+from msprobe.perturb.bench import Bench, WatchedCall
 from msprobe.perturb.checking import Question, is_worth_checking, results_of
 from msprobe.perturb.second_runs import tensors_of
 
@@ -22,7 +22,7 @@ class OfCalls:
         self.wants = bench.wants(("forward",))
         self.cadence = bench.cadence
         self.names_met: set[str] | None = bench.calls.met
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedCall] = {}
         # The step of an optimizer that is under way.
         self._optimizer: str | None = None
         self._has_closure = False
@@ -71,7 +71,7 @@ class OfCalls:
         if watched is not None:
             self._watched[event.name] = watched
 
-    def results(self, event: Event, result: Any) -> tuple[Watched, list[Any]] | None:
+    def results(self, event: Event, result: Any) -> tuple[WatchedCall, list[Any]] | None:
         """What is compared of the result of a call that is looked at and can be made again."""
         if isinstance(event, OptimizerStep):
             self._optimizer = None
@@ -86,13 +86,13 @@ class OfCalls:
             self.bench.note(event, said("result-cannot-be-read", type(error).__name__))
             return None
 
-    def _comparable(self, event: Call, watched: Watched, result: Any) -> tuple[Watched, list[Any]] | None:
+    def _comparable(self, event: Call, watched: WatchedCall, result: Any) -> tuple[WatchedCall, list[Any]] | None:
         bench = self.bench
         fw = bench.framework
         own = results_of(fw, result)
         if not is_worth_checking(fw, own) or not bench.is_unwritten(event, watched):
             return None
-        tensors = [one for one in own if fw.is_tensor(one)]
+        tensors = [argument for argument in own if fw.is_tensor(argument)]
         why = next((reason for reason in map(fw.why_not, tensors) if reason), "")
         if why:
             bench.note(event, why)
@@ -101,11 +101,13 @@ class OfCalls:
         if watched.copies is None and fw.shares_memory(tensors, arguments):
             bench.note(event, said("result-is-view-of-argument"))
             return None
-        with_graph = watched.copies is None and any(fw.is_float(one) and fw.requires_grad(one) for one in tensors)
+        with_graph = watched.copies is None and any(
+            fw.is_float(argument) and fw.requires_grad(argument) for argument in tensors
+        )
         return replace(watched, call=replace(watched.call, with_graph=with_graph)), own
 
 
-class Check(OfCalls, Observer):
+class PerturbationCheck(OfCalls, Observer):
     """Looks and changes nothing. It keeps modes, graphs and random numbers of the program untouched by itself, as most
     calls are none that it looks at.
 
@@ -117,7 +119,7 @@ class Check(OfCalls, Observer):
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench)
         # What is looked at when the step is over.
-        self._later: list[tuple[Call, Watched, list[Any], Any]] = []
+        self._later: list[tuple[Call, WatchedCall, list[Any], Any]] = []
 
     def forget(self) -> None:
         """See :class:`OfCalls`."""
@@ -127,10 +129,10 @@ class Check(OfCalls, Observer):
     def step_end(self, event: Step) -> None:
         """See :class:`OfCalls`."""
         later, self._later = self._later, []
-        for one in later:
+        for check_later in later:
             with self.bench.framework.aside(), contextlib.suppress(Exception):
                 try:
-                    self.look(*one)
+                    self.look(*check_later)
                 finally:
                     self.bench.framework.settle()
         super().step_end(event)
@@ -143,27 +145,29 @@ class Check(OfCalls, Observer):
     def after(self, event: Event, result: Any) -> None:
         """It has been made."""
         with self.bench.framework.aside():
-            found = self.results(event, result)
-            if found is not None:
+            results = self.results(event, result)
+            if results is not None:
                 assert isinstance(event, Call)
                 if self.bench.framework.asks_later:
-                    self._later.append(self._kept(event, *found, result))
+                    self._later.append(self._kept(event, *results, result))
                 else:
-                    self.look(event, *found, result)
+                    self.look(event, *results, result)
 
-    def _kept(self, event: Call, watched: Watched, own: list[Any], result: Any) -> tuple[Call, Watched, list[Any], Any]:
+    def _kept(
+        self, event: Call, watched: WatchedCall, own: list[Any], result: Any
+    ) -> tuple[Call, WatchedCall, list[Any], Any]:
         """A call as it is now: the program may write to its tensors until the step is over."""
         fw = self.bench.framework
         copies = self.bench.checks.seconds.prepare("no_change", event.key, watched.first).call
-        own = [fw.twin(one) if fw.is_tensor(one) else one for one in own]
+        own = [fw.twin(argument) if fw.is_tensor(argument) else argument for argument in own]
         return replace(event, args=(), kwargs={}), replace(watched, call=copies, copies=None), own, result
 
-    def look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+    def look(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> None:
         """Look at a call that can be made again. ``own``: what is compared of ``result``, which it gave."""
         with self.bench.framework.random_numbers_kept():
             self.ask(self.question_of(event, watched, own, result))
 
-    def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question | None:
+    def question_of(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> Question | None:
         """What is asked when the call is over; None if nothing can be. Random numbers are the program's again later."""
         raise NotImplementedError
 

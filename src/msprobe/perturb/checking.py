@@ -9,7 +9,7 @@ from typing import Any
 
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Framework, Invocation, Limits, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Framework, Invocation, TensorDistance
 from msprobe.perturb.judging import Judge, Run
 from msprobe.perturb.operators import ElementExchange
 from msprobe.perturb.preheat import Preheat
@@ -39,7 +39,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Deviation:
+class ResultDeviation:
     """A result that differs. ``index``: which of several; ``own``: it; ``reason``: why it is not judged."""
 
     difference: TensorDistance
@@ -71,7 +71,7 @@ class Checks:
         self.seconds = SecondRuns(framework, settings)
         self._explained: dict[tuple[str, str, int], _Explained] = {}
 
-    def check(self, mode: PerturbationMode, question: Question) -> list[Deviation]:
+    def check(self, mode: PerturbationMode, question: Question) -> list[ResultDeviation]:
         """What differs in a second run in this mode. Raises NotPerturbedError if there is none."""
         key, call, own, run, places = (
             question.event.key, question.call, question.own, question.run, question.places
@@ -88,16 +88,16 @@ class Checks:
         golden = self._golden(key, call, run) if sampled else None
         if sampled is not None:
             self.on_sample(key, *sampled)
-        found = []
-        for index, (one, other) in enumerate(zip(own, others, strict=True)):
-            if one is None or other is None:
+        deviations = []
+        for index, (own_result, other) in enumerate(zip(own, others, strict=True)):
+            if own_result is None or other is None:
                 continue
-            deviation = self._compare(judge, question.event.name, key, index, one, other)
-            if golden is not None and self.framework.is_tensor(one):
-                self._learn(judge, key, one, other, golden[index])
+            deviation = self._compare(judge, question.event.name, key, index, own_result, other)
+            if golden is not None and self.framework.is_tensor(own_result):
+                self._learn(judge, key, own_result, other, golden[index])
             if deviation is not None:
-                found.append(deviation)
-        return found
+                deviations.append(deviation)
+        return deviations
 
     def _exchanged_gradients(
         self, exchange: ElementExchange, own: Sequence[Any], places: Sequence[LeafPath]
@@ -108,20 +108,20 @@ class Checks:
         if exchange.chooses:
             raise NotPerturbedError(said("gradient-of-equal-elements"))
         axes = {("args", position): axis for position, axis in exchange.places}
-        found = []
+        gradients_exchanged = []
         for place, gradient in zip(places, own, strict=True):
             is_meant = place in axes and gradient is not None
-            found.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
-        return found
+            gradients_exchanged.append(self.framework.exchanged(gradient, axes[place]) if is_meant else gradient)
+        return gradients_exchanged
 
-    def _compare(self, judge: Judge, name: str, key: str, index: int, own: Any, other: Any) -> Deviation | None:
+    def _compare(self, judge: Judge, name: str, key: str, index: int, own: Any, other: Any) -> ResultDeviation | None:
         fw, second = self.framework, judge.second
         if not fw.is_tensor(own):
             near = equal_ratio("float32", judge.mode) - 1
             return (
                 None
                 if _is_same_number(own, other, near)
-                else Deviation(_of_numbers(own, other), index, own, "risk", None)
+                else ResultDeviation(_number_distance(own, other), index, own, "risk", None)
             )
         if judge.mode == "change_value" and not fw.is_float(own):
             return None
@@ -148,7 +148,7 @@ class Checks:
             self._explained[place] = _Explained(
                 difference.mean_rel * _LIKE, difference.bad_ratio * _LIKE, _JUDGED_AGAIN
             )
-        return Deviation(difference, index, own, verdict, condition, reason)
+        return ResultDeviation(difference, index, own, verdict, condition, reason)
 
     def _was_explained(self, place: tuple[str, str, int], difference: TensorDistance) -> bool:
         """True if as much was explained in a step before, where it did not come too long ago: judging takes as long as
@@ -164,12 +164,12 @@ class Checks:
         del self._explained[place]
         return False
 
-    def _limits(self, judge: Judge, key: str, own: Any, other: Any) -> Limits:
+    def _limits(self, judge: Judge, key: str, own: Any, other: Any) -> ErrorLimits:
         fw = self.framework
         ratio = equal_ratio(fw.dtype(own), judge.mode)
         if self.preheat is not None and fw.is_float(own):
             ratio = self.preheat.threshold(key, fw.dtype(own))
-        return Limits(floor_of(fw.dtype(other), self.settings.stage == "backward"), ratio)
+        return ErrorLimits(floor_of(fw.dtype(other), self.settings.stage == "backward"), ratio)
 
     # ---------------------------------------------------------------- thresholds that are learned
 
@@ -180,7 +180,7 @@ class Checks:
         fw, preheat = self.framework, self.preheat
         if preheat is None or golden is None or not fw.is_float(own):
             return
-        ratio = fw.compare(own, other, Limits(self._limits(judge, key, own, other).floor, 1.0))
+        ratio = fw.compare(own, other, ErrorLimits(self._limits(judge, key, own, other).floor, 1.0))
         if ratio.word:
             return
         against = fw.compare_with_cpu(own, golden, cpu_limit(fw.dtype(own)), MEAN_LIMIT)
@@ -194,14 +194,16 @@ def results_of(framework: Framework, result: Any) -> list[Any]:
 
 def is_worth_checking(framework: Framework, results: Sequence[Any]) -> bool:
     """True if there is a float among the results."""
-    return any(type(one) is float or (framework.is_tensor(one) and framework.is_float(one)) for one in results)
+    return any(
+        type(result) is float or (framework.is_tensor(result) and framework.is_float(result)) for result in results
+    )
 
 
 def _is_same_number(own: float, other: Any, near: float) -> bool:
     return (math.isnan(own) and math.isnan(other)) or math.isclose(own, other, rel_tol=near)
 
 
-def _of_numbers(own: float, other: float) -> TensorDistance:
+def _number_distance(own: float, other: float) -> TensorDistance:
     if math.isfinite(own) != math.isfinite(other):
         return TensorDistance(False, word="nan_mismatch", bad_ratio=1.0)
     if own * other <= 0:

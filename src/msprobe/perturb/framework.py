@@ -28,7 +28,7 @@ class Invocation:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ErrorLimits:
     """What counts as different: elements below ``floor`` count as it; ratios up to ``ratio`` are equal."""
 
     floor: float
@@ -161,7 +161,7 @@ class Framework(Protocol):
         take it; with signs that ``seed`` chooses, and finite where it was.
         """
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, first: Any, other: Any) -> float:
         """Norm of the difference over norm of the first; 0 for equal tensors."""
 
     def ones_for(self, result: Any) -> Sequence[Any]:
@@ -192,13 +192,13 @@ class Framework(Protocol):
     def unit(self, tensor: Any) -> float:
         """What one rounding changes at most where this result was computed, relative."""
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
+    def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
         """How far apart they are, where ``own`` counts in the type of ``other``."""
 
     def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
         """Against what the CPU computed."""
 
-    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+    def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
         """True if every element that differs does so by no more than rounding or the change of the inputs may do."""
 
     def goes_one_way(self, own: Any, reactions: Reactions) -> str:

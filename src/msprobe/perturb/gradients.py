@@ -8,8 +8,8 @@ from typing import Any
 
 from msprobe.capture.events import Call, Gradient
 from msprobe.messages import said
-from msprobe.perturb.bench import Bench, Watched
-from msprobe.perturb.calls import Check
+from msprobe.perturb.bench import Bench, WatchedCall
+from msprobe.perturb.calls import PerturbationCheck
 from msprobe.perturb.checking import Question
 from msprobe.perturb.framework import Framework, Invocation
 from msprobe.perturb.second_runs import positions_with_gradient, tensors_of
@@ -17,7 +17,7 @@ from msprobe.perturb.thresholds import wider
 from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
-class _Differentiating(Check):
+class _Differentiating(PerturbationCheck):
     """Asks for the gradients of calls."""
 
     def differentiated(
@@ -40,7 +40,7 @@ class _Differentiating(Check):
 class BackwardOfOnes(_Differentiating):
     """Differentiates calls twice for gradients of ones: where nobody hands on those that come."""
 
-    def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question | None:
+    def question_of(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> Question | None:
         """Are the gradients for ones the same again?"""
         fw, call = self.bench.framework, watched.first
         wanted = [place for place, leaf in tensors_of(fw, call) if fw.is_float(leaf)]
@@ -80,7 +80,7 @@ class BackwardCheck(_Differentiating):
         self._held.clear()
         super().forget()
 
-    def look(self, event: Call, watched: Watched, own: list[Any], result: Any) -> None:
+    def look(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> None:
         """Keep what gradients can be computed of."""
         bench, fw = self.bench, self.bench.framework
         whole = result if isinstance(result, tuple) else (result,)
@@ -168,8 +168,10 @@ def _rounded(framework: Framework, gradients: Sequence[Any], rounding: tuple[flo
         return gradients
     unit, seed = rounding
     return [
-        None if one is None else framework.rounded(framework.cast(one, wider(framework.dtype(one))), unit, seed)
-        for one in gradients
+        None
+        if gradient is None
+        else framework.rounded(framework.cast(gradient, wider(framework.dtype(gradient))), unit, seed)
+        for gradient in gradients
     ]
 
 

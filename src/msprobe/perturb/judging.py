@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.config.settings import PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Framework, Invocation, Limits, Reactions
+from msprobe.perturb.framework import ErrorLimits, Framework, Invocation, Reactions
 from msprobe.perturb.results import EXPLAINED, Verdict
 from msprobe.perturb.second_runs import Second, SecondRuns, expected
 from msprobe.perturb.thresholds import unit_of
@@ -40,7 +40,7 @@ class Judge:
         self.run = run
         self._known: dict[tuple[str, float, int], tuple[Sequence[Any], list[Sequence[Any]]]] = {}
 
-    def verdict(self, index: int, own: Any, other: Any, limits: Limits) -> tuple[Verdict, str]:
+    def verdict(self, index: int, own: Any, other: Any, limits: ErrorLimits) -> tuple[Verdict, str]:
         """Whether it does, and why that is not known, or what shows that it does not. What is made again without a
         change has nothing to explain.
         """
@@ -52,18 +52,18 @@ class Judge:
             return EXPLAINED, ""
         unit = self._unit(own)
         try:
-            reactions = _of_result(index, *self._runs(fw.dtype(own), unit, own), unit)
+            reactions = _result_reactions(index, *self._runs(fw.dtype(own), unit, own), unit)
             if not fw.is_explained(own, other, limits, reactions):
                 return "risk", ""
             # Where inputs were changed, results go the way of the change.
-            way = "" if self._is_changed() else fw.goes_one_way(own, reactions)
-            return ("risk", way) if way else (EXPLAINED, "")
+            direction = "" if self._is_changed() else fw.goes_one_way(own, reactions)
+            return ("risk", direction) if direction else (EXPLAINED, "")
         except Exception as error:
             reason = said("no-wider-type", type(error).__name__)
         # What rounded inputs do to the rounded result can acquit it, and not convict: where the call jumps, noise may
         # meet an edge that the few draws do not.
         with contextlib.suppress(Exception):
-            reactions = _of_result(index, *self._own_runs(unit, own), unit)
+            reactions = _result_reactions(index, *self._own_runs(unit, own), unit)
             # Of a NaN in its own result the run as it is says nothing: it has the same one.
             is_mismatch = fw.compare(own, other, limits).word == "nan_mismatch"
             if not is_mismatch and fw.is_explained(own, other, limits, reactions):
@@ -89,7 +89,7 @@ class Judge:
             shifted = [self.run(seconds.rounded(base_call, unit, seed), True) for seed in range(draws)]
             if noisy:
                 shifted.append(self.run(seconds.widened(self.second.call, dtype), True))
-            self._known[place] = self._all_as_expected(base), [self._all_as_expected(one) for one in shifted]
+            self._known[place] = self._all_as_expected(base), [self._all_as_expected(results) for results in shifted]
         return self._known[place]
 
     def _own_runs(self, unit: float, own: Any) -> tuple[Sequence[Any], list[Sequence[Any]]]:
@@ -103,14 +103,14 @@ class Judge:
             call = self.second.call if self.mode == "change_value" else self.call
             base = self.run(seconds.prepare("no_change", "", call).call, False)
             shifted = [self.run(seconds.moved(call, 2 * unit, seed), False) for seed in range(draws)]
-            self._known[place] = self._all_as_expected(base), [self._all_as_expected(one) for one in shifted]
+            self._known[place] = self._all_as_expected(base), [self._all_as_expected(results) for results in shifted]
         return self._known[place]
 
     def _draws(self, own: Any) -> int:
         return 1 if self.framework.nbytes(own) > _FEW * 8 else _DRAWS
 
     def _all_as_expected(self, results: Sequence[Any]) -> Sequence[Any]:
-        return results if self.second.exchange is None else [self._as_expected(one) for one in results]
+        return results if self.second.exchange is None else [self._as_expected(result) for result in results]
 
     def _as_expected(self, result: Any) -> Any:
         exchange = self.second.exchange
@@ -119,7 +119,7 @@ class Judge:
         return result
 
 
-def _of_result(index: int, base: Sequence[Any], shifted: Sequence[Sequence[Any]], unit: float) -> Reactions:
+def _result_reactions(index: int, base: Sequence[Any], shifted: Sequence[Sequence[Any]], unit: float) -> Reactions:
     if base[index] is None:
         raise ValueError(said("no-such-result-then"))
-    return Reactions(base[index], [one[index] for one in shifted], unit)
+    return Reactions(base[index], [results[index] for results in shifted], unit)

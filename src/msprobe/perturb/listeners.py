@@ -7,18 +7,18 @@ from typing import Any
 from msprobe.capture.events import Call, Event
 from msprobe.capture.listeners import Changer, Changes, Result
 from msprobe.messages import said, text_of
-from msprobe.perturb.bench import Bench, Watched
-from msprobe.perturb.calls import Check, OfCalls
+from msprobe.perturb.bench import Bench, WatchedCall
+from msprobe.perturb.calls import OfCalls, PerturbationCheck
 from msprobe.perturb.checking import Question, results_of
 from msprobe.perturb.framework import Invocation
 from msprobe.perturb.second_runs import NotPerturbedError
 from msprobe.perturb.trees import LeafPath, leaves, mapped
 
 
-class ForwardCheck(Check):
+class ForwardCheck(PerturbationCheck):
     """Makes calls again and compares what comes of them."""
 
-    def question_of(self, event: Call, watched: Watched, own: list[Any], result: Any) -> Question:
+    def question_of(self, event: Call, watched: WatchedCall, own: list[Any], result: Any) -> Question:
         """Does it give the same again?"""
         fw = self.bench.framework
         return Question(event, watched.first, own, lambda call, widened: results_of(fw, fw.again(call, widened)))
@@ -37,12 +37,12 @@ class Fix(OfCalls, Changer):
 
     def after(self, event: Event, result: Any) -> Result | None:
         """It has been made: another result in the place of its own."""
-        found = self.results(event, result)
-        if found is None:
+        results = self.results(event, result)
+        if results is None:
             return None
         assert isinstance(event, Call)
         bench = self.bench
-        watched, own = found
+        watched, own = results
         if watched.copies is not None:
             bench.note(event, said("writes-result-into-argument"))
             return None
@@ -67,10 +67,10 @@ class Fix(OfCalls, Changer):
         fw = bench.framework
         second = bench.checks.seconds.prepare(mode, event.key, call)
         if bench.settings.fix_graph:
-            found = fw.with_graph(call, mode == "to_cpu")
+            rerun = fw.with_graph(call, mode == "to_cpu")
         else:
-            found = fw.again(second.call, second.widened)
-        others = dict(leaves(found))
+            rerun = fw.again(second.call, second.widened)
+        others = dict(leaves(rerun))
         places = [place for place, _ in leaves(own)]
         if list(others) != places:
             raise NotPerturbedError(said("repeated-parts-differ", len(places), len(others)))

@@ -47,22 +47,22 @@ class ChosenCalls:
     def has(self, key: str, number: int) -> bool:
         """True if the call of this key and number is meant."""
         name = f"{key}.{number}{self._suffix}"
-        found = self._decided.get(name)
-        if found is None:
+        decided = self._decided.get(name)
+        if decided is None:
             if len(self._decided) > _MOST_REMEMBERED:
                 self._decided.clear()
-            found = self._decided[name] = self._decide(key, number, name)
-        return found
+            decided = self._decided[name] = self._decide(key, number, name)
+        return decided
 
     def _decide(self, key: str, number: int, name: str) -> bool:
         settings = self.settings
         self.met.add(key)
         self._last[key] = max(number, self._last.get(key, 0))
         if settings.scope:
-            hits = [one for one in settings.scope if one == name]
+            hits = [pattern for pattern in settings.scope if pattern == name]
         elif settings.api_list:
             words = self._words(key)
-            hits = [one for one in settings.api_list if one in name or one in words]
+            hits = [pattern for pattern in settings.api_list if pattern in name or pattern in words]
         else:
             return True
         self._matched.update(hits)
@@ -88,14 +88,14 @@ class ChosenCalls:
             return [first if first == last else said("numbers-from-to", first, last)]
         # Whoever asks for a part of a name has most often the last part in mind.
         by_last: dict[str, list[str]] = {}
-        for one in sorted(self.met):
-            by_last.setdefault(one.rpartition(".")[2], []).append(one)
-        is_whole = key.partition(".")[0] in {one.partition(".")[0] for one in self.met}
+        for name in sorted(self.met):
+            by_last.setdefault(name.rpartition(".")[2], []).append(name)
+        is_whole = key.partition(".")[0] in {name.partition(".")[0] for name in self.met}
         word = key.rpartition(".")[2]
         alike = near_words(word, by_last, n=3)
         near = near_words(key, self.met, n=3, cutoff=0.8) if is_whole else []
-        near += [one for last in alike for one in by_last[last]]
-        near += [one for one in sorted(self.met) if word.lower() in one.lower()]
+        near += [name for last in alike for name in by_last[last]]
+        near += [name for name in sorted(self.met) if word.lower() in name.lower()]
         return list(dict.fromkeys(near))[:_MOST_SHOWN]
 
 

@@ -110,7 +110,7 @@ def exchange_of(
     if not ranks or ranks[0] < 1:
         return None
     if name in _REDUCTIONS:
-        return _of_reduction(name, args, kwargs, ranks)
+        return _reduction_axis(name, args, kwargs, ranks)
     if name in _ALONG or name in _CUMULATIVE:
         axis = _axis(args, kwargs, 1)
         if not isinstance(axis, int) or isinstance(axis, bool):
@@ -125,7 +125,7 @@ def exchange_of(
     return None
 
 
-def _of_reduction(
+def _reduction_axis(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], ranks: Sequence[int]
 ) -> ElementExchange | None:
     if name in ("max", "min") and len(ranks) > 1 and ranks[1] >= 0:

@@ -43,7 +43,7 @@ class Preheat:
         if not (0 < self.step < self.steps) or not total:
             return None
         rounds = min(math.ceil(total / self.steps), self.most)
-        chosen = {(self.steps * one + self.step) % total for one in range(rounds)}
+        chosen = {(self.steps * round_number + self.step) % total for round_number in range(rounds)}
         return (number, total) if number in chosen else None
 
     def add(self, key: str, dtype: str, ratio: float, is_consistent: bool) -> None:

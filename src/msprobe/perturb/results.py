@@ -176,15 +176,15 @@ class Results:
             log.info(said("benchmark-without-risk", rounding if explained else ""))
         for key, total in risky[:20]:
             log.warning(
-                said("benchmark-risks", key, total.risks, total.checked, total.calls, total.shown, self._way(key))
+                said("benchmark-risks", key, total.risks, total.checked, total.calls, total.shown, self._direction(key))
             )
         if len(risky) > 20:
             log.warning(said("benchmark-more-risks", len(risky) - 20, SUMMARY_FILE))
 
-    def _way(self, key: str) -> str:
+    def _direction(self, key: str) -> str:
         """What the errors of an API have in common, where they go one way."""
-        way = next((note for note in self._notes.get(key, ()) if code_of(note)[1] in _ONE_WAY), "")
-        return Wording("; {}", way) if way else ""
+        direction = next((note for note in self._notes.get(key, ()) if code_of(note)[1] in _ONE_WAY), "")
+        return Wording("; {}", direction) if direction else ""
 
     def _usual_reason(self) -> str:
         """Why most APIs were not checked."""

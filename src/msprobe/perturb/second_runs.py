@@ -90,8 +90,8 @@ class SecondRuns:
 
     def _to_cpu(self, place: LeafPath, tensor: Any) -> Any:
         fw = self.framework
-        found = fw.on_cpu(tensor)
-        return fw.cast(found, "float32") if is_low(fw.dtype(tensor)) else found
+        on_cpu = fw.on_cpu(tensor)
+        return fw.cast(on_cpu, "float32") if is_low(fw.dtype(tensor)) else on_cpu
 
     def _improved(self, call: Invocation) -> Second:
         fw = self.framework
@@ -110,11 +110,11 @@ class SecondRuns:
         for _, tensor in tensors_of(fw, call):
             if not fw.is_float(tensor):
                 continue
-            found = fw.perturbed(mode, tensor, self.settings)
-            if not isinstance(found, str):
-                chosen, changed = tensor, found
+            perturbed = fw.perturbed(mode, tensor, self.settings)
+            if not isinstance(perturbed, str):
+                chosen, changed = tensor, perturbed
                 break
-            reason = reason or found
+            reason = reason or perturbed
         if chosen is None:
             raise NotPerturbedError(reason or said("no-float-argument"))
 
@@ -134,10 +134,10 @@ class SecondRuns:
             tensor = call.args[position]
             if not fw.is_tensor(tensor) or not fw.is_float(tensor):
                 raise NotPerturbedError("dtype unsupported")
-            found = fw.exchanged(tensor, axis)
-            if isinstance(found, str):
-                raise NotPerturbedError(found)
-            changed["args", position] = found
+            exchanged = fw.exchanged(tensor, axis)
+            if isinstance(exchanged, str):
+                raise NotPerturbedError(exchanged)
+            changed["args", position] = exchanged
 
         def change(place: LeafPath, tensor: Any) -> Any:
             return changed[place] if place in changed else fw.twin(tensor)
@@ -181,10 +181,10 @@ def expected(framework: Framework, exchange: ElementExchange | None, own: Any) -
     assert axis is not None
     if exchange.result == "last":
         return framework.last(own, axis)
-    found = framework.exchanged(own, axis)
-    if isinstance(found, str):
-        raise NotPerturbedError(found)
-    return found
+    exchanged = framework.exchanged(own, axis)
+    if isinstance(exchanged, str):
+        raise NotPerturbedError(exchanged)
+    return exchanged
 
 
 def tensors_of(framework: Framework, call: Invocation) -> list[tuple[LeafPath, Any]]:

@@ -17,7 +17,7 @@ _LIMITS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 @dataclass(frozen=True)
-class TensorInfo:
+class ArgumentTensor:
     """What a record says of one tensor.
 
     ``dtype`` is the framework's word without its prefix (``float32``). ``low`` and ``high`` are the recorded extremes,
@@ -72,7 +72,7 @@ class Mapping:
     items: dict[str, Argument]
 
 
-Argument = TensorInfo | Plain | Items | Mapping
+Argument = ArgumentTensor | Plain | Items | Mapping
 
 
 class UnreadableArgumentError(ValueError):
@@ -104,7 +104,7 @@ def argument_of(content: Any, depth: int = 0) -> Argument:
     return Mapping({str(name): argument_of(item, depth + 1) for name, item in content.items()})
 
 
-def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
+def _tensor_of(content: dict[str, Any], kind: str) -> ArgumentTensor:
     shape = content.get("shape")
     dtype = content.get("dtype")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
@@ -117,7 +117,7 @@ def _tensor_of(content: dict[str, Any], kind: str) -> TensorInfo:
     ):
         stride = None
     file = content.get("data_name")
-    return TensorInfo(
+    return ArgumentTensor(
         dtype=dtype.rpartition(".")[2].lower(),
         shape=tuple(shape),
         low=_number(content.get("Min")),
@@ -147,9 +147,9 @@ def _number(value: Any) -> float | None:
     return _LIMITS.get(value.lower()) if isinstance(value, str) else None
 
 
-def tensors_of(argument: Argument, path: str) -> Iterator[tuple[str, TensorInfo]]:
+def tensors_of(argument: Argument, path: str) -> Iterator[tuple[str, ArgumentTensor]]:
     """All tensors of a tree with their paths (``0.1`` for the second of a list that is the first argument)."""
-    if isinstance(argument, TensorInfo):
+    if isinstance(argument, ArgumentTensor):
         yield path, argument
     elif isinstance(argument, Items):
         for place, item in enumerate(argument.items):
@@ -161,7 +161,7 @@ def tensors_of(argument: Argument, path: str) -> Iterator[tuple[str, TensorInfo]
 
 def form_of(argument: Argument) -> Any:
     """What two calls must have in common to be the same test: types, shapes and plain values, no statistics."""
-    if isinstance(argument, TensorInfo):
+    if isinstance(argument, ArgumentTensor):
         return "tensor", argument.dtype, argument.shape, argument.stride, argument.requires_grad
     if isinstance(argument, Items):
         return "items", tuple(form_of(item) for item in argument.items)

@@ -153,7 +153,7 @@ def _demand_same_control(control: Control, task: Task, writer: CheckWriter) -> N
     that of three parties for all calls or for none.
     """
     had = sorted({row[CONTROL].strip() for row in writer.kept if len(row) > CONTROL} - {""})
-    kinds = {is_details_file(one) for one in had}
+    kinds = {is_details_file(header) for header in had}
     if kinds != ({is_details_file(task.control)} if control else set()):
         was = said("check-had-control", ", ".join(had)) if had else said("check-had-no-control")
         raise InvalidInputError(said("check-continued-differently", was))
@@ -165,25 +165,25 @@ def _done_before(writer: CheckWriter) -> Iterator[Answer]:
     """The calls that a check which is continued had done: they count in its summary and its exit status."""
     details, controls = _by_call(writer.kept), _by_call(writer.kept_control)
     for key, result in writer.done.items():
-        found = details.get(key, [])
-        sizes = [_number(row[SCALED]) for row in found if len(row) > SCALED]
+        details_of_call = details.get(key, [])
+        sizes = [_number(row[SCALED]) for row in details_of_call if len(row) > SCALED]
         cells = [*result, *[BLANK] * (len(RESULT_HEADER) - len(result))]
-        yield Answer(key, cells, found, controls.get(key, []), worst=max(sizes, default=0.0))
+        yield Answer(key, cells, details_of_call, controls.get(key, []), worst=max(sizes, default=0.0))
 
 
 def _by_call(rows: Sequence[list[str]]) -> dict[str, list[list[str]]]:
-    found: dict[str, list[list[str]]] = {}
+    by_call: dict[str, list[list[str]]] = {}
     for row in rows:
-        found.setdefault(call_of(row[0]), []).append(row)
-    return found
+        by_call.setdefault(call_of(row[0]), []).append(row)
+    return by_call
 
 
 def _choices(details: Sequence[Sequence[str]]) -> dict[str, set[str]]:
     """Seed, candidate, control and standard of rows that were judged; none where no row has them (files of 8.1.1)."""
     judged = [row for row in details if len(row) > STATUS and row[STATUS] != "SKIP"]
     places = {name: DETAILS_HEADER.index(name) for name in ("Seed", "Candidate", "Control", "Standard")}
-    found = {name: {row[place] for row in judged if len(row) > place} - {BLANK} for name, place in places.items()}
-    return {name: values for name, values in found.items() if values}
+    choices = {name: {row[place] for row in judged if len(row) > place} - {BLANK} for name, place in places.items()}
+    return {name: values for name, values in choices.items() if values}
 
 
 def _warn_of_other_choices(earlier: dict[str, set[str]], later: dict[str, set[str]]) -> None:

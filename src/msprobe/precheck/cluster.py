@@ -49,9 +49,9 @@ def answers(
     try:
         while shares:
             try:
-                for found in engine.run(ShareOfCalls.check, shares, workers):
+                for share in engine.run(ShareOfCalls.check, shares, workers):
                     shares = shares[1:]
-                    yield from found
+                    yield from share
             except engine.WorkerLostError as problem:
                 lost, shares = shares[0], shares[1:]
                 log.warning(said("node-process-lost", lost.calls[0][0], len(lost.calls) - 1))

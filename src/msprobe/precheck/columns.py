@@ -52,7 +52,7 @@ DIRECTED = DETAILS_HEADER.index("Directed error")
 
 
 @dataclass
-class Judged:
+class JudgedResult:
     """One result of a call, compared. ``name`` ends in ``.forward.output.0``; ``further`` holds the columns of ours."""
 
     name: str
@@ -103,11 +103,11 @@ def number_text(value: Any, decimals: int) -> str:
     return str(value)
 
 
-def direction_status(rows: Sequence[Judged], warning: str) -> str:
+def direction_status(rows: Sequence[JudgedResult], warning: str) -> str:
     """What the result file says of one direction: the worst of its outputs; one that only skipped some is a pass."""
-    found = {row.status for row in rows}
+    statuses = {row.status for row in rows}
     for status in ("error", warning):
-        if status in found:
+        if status in statuses:
             return status
     return "pass"
 
@@ -119,12 +119,12 @@ def lines_of(rows: Sequence[Sequence[str]]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def worst_of(*groups: list[Judged]) -> list[Judged]:
+def worst_of(*groups: list[JudgedResult]) -> list[JudgedResult]:
     """The rows of several judgements of the same results, of each the worst."""
     order = ("SKIP", "pass", "Warning", "error")
-    found: dict[str, Judged] = {}
+    worst: dict[str, JudgedResult] = {}
     for row in (row for group in groups for row in group):
-        known = found.setdefault(row.name, row)
+        known = worst.setdefault(row.name, row)
         if order.index(row.status) > order.index(known.status):
-            found[row.name] = row
-    return list(found.values())
+            worst[row.name] = row
+    return list(worst.values())

@@ -40,7 +40,7 @@ class CompiledRow:
 
     def cells(self) -> list[str]:
         """The line of the csv file."""
-        values = [getattr(self, one.name) for one in fields(self)]
+        values = [getattr(self, field.name) for field in fields(self)]
         return [_text(value) if isinstance(value, float) else str(value) for value in values]
 
 
@@ -48,7 +48,7 @@ def _text(value: float) -> str:
     return "N/A" if math.isnan(value) else f"{value:.6e}"
 
 
-HEADER = tuple(one.name for one in fields(CompiledRow))
+HEADER = tuple(field.name for field in fields(CompiledRow))
 
 
 @dataclass(frozen=True)
@@ -107,36 +107,38 @@ class CompileResult:
         mine = [row for row in self.rows if row.module_name == name]
 
         def of(kind: str) -> list[TensorDiff] | None:
-            found = [row for row in mine if row.check_type == kind]
-            numbers = ((row.max_abs_diff, row.mean_abs_diff, row.max_rel_diff, row.status == "PASS") for row in found)
-            return [TensorDiff(*one, row.shape) for one, row in zip(numbers, found, strict=True)] or None
+            rows = [row for row in mine if row.check_type == kind]
+            numbers = ((row.max_abs_diff, row.mean_abs_diff, row.max_rel_diff, row.status == "PASS") for row in rows)
+            return [
+                TensorDiff(*numbers_of_row, row.shape) for numbers_of_row, row in zip(numbers, rows, strict=True)
+            ] or None
 
         note = joined("; ", (row.note for row in mine if row.check_type == "note"))
         return ModuleDiff(name, of("fwd_input"), of("fwd_output"), of("grad_input"), of("grad_output"), note)
 
     def lines(self) -> list[str]:
         """Counts, and the tensors that are not a pass, each with the reason, in the language that is asked for."""
-        counted = Counter(one.status for one in self.rows)
-        modules = len({one.module_name for one in self.rows if one.check_type != "loss"})
+        counted = Counter(row.status for row in self.rows)
+        modules = len({row.module_name for row in self.rows if row.check_type != "loss"})
         counts = ", ".join(f"{counted[word]} {word}" for word in ("PASS", "FAIL", "WARN", "SKIP") if counted[word])
         counts = counts or said("nothing-was-compared")
         one_module = modules == 1
-        found = [said("compiled-counts-of-one", counts) if one_module else said("compiled-counts", modules, counts)]
-        bad = [one for one in self.rows if one.status == "FAIL"]
-        bad += [one for one in self.rows if one.status in ("WARN", "SKIP")]
-        for one in bad[:_MOST_LINES]:
-            found.append(
-                Wording("  {} {} {} {}: {}", one.status, one.module_name, one.check_type, one.tensor_index, one.note)
+        printed = [said("compiled-counts-of-one", counts) if one_module else said("compiled-counts", modules, counts)]
+        bad = [row for row in self.rows if row.status == "FAIL"]
+        bad += [row for row in self.rows if row.status in ("WARN", "SKIP")]
+        for row in bad[:_MOST_LINES]:
+            printed.append(
+                Wording("  {} {} {} {}: {}", row.status, row.module_name, row.check_type, row.tensor_index, row.note)
             )
         if len(bad) > _MOST_LINES:
-            found.append(Wording("  {}", said("so-many-more-rows", len(bad) - _MOST_LINES)))
-        return [translated(line) for line in found]
+            printed.append(Wording("  {}", said("so-many-more-rows", len(bad) - _MOST_LINES)))
+        return [translated(line) for line in printed]
 
     def csv(self) -> bytes:
         """The report as a file."""
         text = io.StringIO()
         writer = csv_cells.writer(text, lineterminator="\r\n")
-        writer.writerows([HEADER, *(one.cells() for one in self.rows)])
+        writer.writerows([HEADER, *(row.cells() for row in self.rows)])
         return text.getvalue().encode("utf-8")
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from msprobe.precheck.arguments import Argument, Plain, TensorInfo
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Plain
 from msprobe.precheck.metrics import Array
 from msprobe.precheck.requests import ApiCall
 
@@ -148,7 +148,7 @@ _ARGUMENT_DOMAINS = (
 )
 
 
-def domain_of(call: ApiCall, path: str, info: TensorInfo) -> Domain:
+def domain_of(call: ApiCall, path: str, info: ArgumentTensor) -> Domain:
     """The domain of an argument of a call: ``path`` is its position (``1``) or name, ``info`` its record."""
     api = call.api.name
     if path.partition(".")[0] == "out":
@@ -166,13 +166,13 @@ def domain_of(call: ApiCall, path: str, info: TensorInfo) -> Domain:
     return Domain(name)
 
 
-def _may_be_probabilities(info: TensorInfo) -> bool:
+def _may_be_probabilities(info: ArgumentTensor) -> bool:
     """False where the record has a finite extreme outside of 0 to 1."""
     ends = (info.low, info.high, info.finite_low, info.finite_high)
     return all(end is None or not math.isfinite(end) or 0 <= end <= 1 for end in ends)
 
 
-def _labels(info: TensorInfo, classes: int | None, index: int) -> Domain:
+def _labels(info: ArgumentTensor, classes: int | None, index: int) -> Domain:
     """Whole numbers from 0 on that name classes. The recorded extremes may be the ignored index, on either side."""
     if info.low is None or info.high is None or info.low == info.high:
         return Domain("labels")
@@ -188,15 +188,15 @@ def _labels(info: TensorInfo, classes: int | None, index: int) -> Domain:
 def _classes(call: ApiCall) -> tuple[int, int | None]:
     """The dimension of the classes in the input of a loss, and how many there are; None where the record lacks it."""
     given = call.args[0] if call.args else call.kwargs.get("input", call.kwargs.get("self"))
-    shape = given.shape if isinstance(given, TensorInfo) else ()
+    shape = given.shape if isinstance(given, ArgumentTensor) else ()
     axis = 1 if len(shape) > 1 else 0
     return axis, shape[axis] if shape else None
 
 
 def _ignored_index(call: ApiCall) -> int:
     place = 3 if call.api.prefix.startswith("Mint") else 4
-    found = _plain(call.kwargs.get("ignore_index", call.args[place] if len(call.args) > place else None))
-    return found if isinstance(found, int) and not isinstance(found, bool) else _IGNORE_INDEX
+    index = _plain(call.kwargs.get("ignore_index", call.args[place] if len(call.args) > place else None))
+    return index if isinstance(index, int) and not isinstance(index, bool) else _IGNORE_INDEX
 
 
 def _plain(argument: Argument | None) -> object:

@@ -18,33 +18,33 @@ def first_verdict(bench: Array, device: Array, dtype: str, profile: standards.Pr
 
     Cells after the step that decides stay empty.
     """
-    found: Metrics = {}
+    measured: Metrics = {}
     zero = [float(np.max(np.abs(side))) <= standards.ALL_ZERO for side in (bench, device)]
     if not (bench.size == 1 or all(zero)):
         if any(zero):
-            return "error", found, said("one-side-is-zero")
-        found["cosine"] = angle = metrics.cosine(bench, device)
+            return "error", measured, said("one-side-is-zero")
+        measured["cosine"] = angle = metrics.cosine(bench, device)
         allowed = profile.name == "26.2" and math.isnan(angle)
         if not (angle > standards.COSINE_OVER or allowed):
-            return "error", found, said("cosine-too-small", angle, standards.COSINE_OVER)
-    found["max_abs"] = largest = metrics.max_abs_error(bench, device)
+            return "error", measured, said("cosine-too-small", angle, standards.COSINE_OVER)
+    measured["max_abs"] = largest = metrics.max_abs_error(bench, device)
     if largest < standards.MAX_ABS_BELOW:
-        return "pass", found, ""
+        return "pass", measured, ""
     errors = metrics.relative_errors(bench, device, dtype)
     if dtype in _HALVES:
         loose, fine, names = standards.HUNDREDTH, standards.THOUSANDTH, ("hundredth", "thousandth")
     else:
         loose, fine, names = standards.THOUSANDTH, standards.TEN_THOUSANDTH, ("thousandth", "ten_thousandth")
     shares = metrics.share_below(errors, loose), metrics.share_below(errors, fine)
-    found[names[0]] = shares[0]
+    measured[names[0]] = shares[0]
     if dtype not in _HALVES:
-        found[names[1]] = shares[1]
+        measured[names[1]] = shares[1]
     if not shares[0] > 1 - loose:
-        return "error", found, said("too-few-are-near", shares[0], loose, 1 - loose)
-    found[names[1]] = shares[1]
+        return "error", measured, said("too-few-are-near", shares[0], loose, 1 - loose)
+    measured[names[1]] = shares[1]
     if shares[1] > 1 - fine:
-        return "pass", found, ""
-    return profile.warning, found, said("few-are-near", shares[1], fine, 1 - fine)
+        return "pass", measured, ""
+    return profile.warning, measured, said("few-are-near", shares[1], fine, 1 - fine)
 
 
 def dropout_verdict(bench: Array, device: Array) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from msprobe.messages import said
-from msprobe.precheck.arguments import TensorInfo
+from msprobe.precheck.arguments import ArgumentTensor
 from msprobe.precheck.domains import Domain
 from msprobe.precheck.metrics import Array
 
@@ -37,7 +37,7 @@ def generator_for(key: str, path: str, seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 
-def values_for(info: TensorInfo, random: np.random.Generator, domain: Domain = _ANY) -> Array:
+def values_for(info: ArgumentTensor, random: np.random.Generator, domain: Domain = _ANY) -> Array:
     """Values of the recorded shape: float64 (complex128, int64, uint64 or bool), to be converted by who asked.
 
     Extremes are met exactly, by the first and the last element; in between, mean, norm and number of zeros are met on
@@ -63,7 +63,7 @@ def values_for(info: TensorInfo, random: np.random.Generator, domain: Domain = _
     raise CannotGenerateError(said("values-cannot-be-made", info.dtype))
 
 
-def _complex(info: TensorInfo, random: np.random.Generator) -> Array:
+def _complex(info: ArgumentTensor, random: np.random.Generator) -> Array:
     # Records have no extremes of complex numbers; the norm is that of the sizes.
     typical = 1.0
     if info.norm is not None and math.isfinite(info.norm) and info.norm > 0:
@@ -72,7 +72,7 @@ def _complex(info: TensorInfo, random: np.random.Generator) -> Array:
     return np.asarray(parts[0] + 1j * parts[1])
 
 
-def _truth(info: TensorInfo, random: np.random.Generator) -> Array:
+def _truth(info: ArgumentTensor, random: np.random.Generator) -> Array:
     if info.low is not None and info.low == info.high:
         return np.full(info.shape, bool(info.low))
     share = 0.5 if info.zeros is None else 1 - info.zeros / info.numel
@@ -81,7 +81,7 @@ def _truth(info: TensorInfo, random: np.random.Generator) -> Array:
     return values.reshape(info.shape)
 
 
-def _whole(info: TensorInfo, random: np.random.Generator) -> Array:
+def _whole(info: ArgumentTensor, random: np.random.Generator) -> Array:
     assert info.low is not None
     assert info.high is not None
     if not (math.isfinite(info.low) and math.isfinite(info.high)):
@@ -97,7 +97,7 @@ def _whole(info: TensorInfo, random: np.random.Generator) -> Array:
     return values
 
 
-def _floats(info: TensorInfo, random: np.random.Generator, domain: Domain) -> Array:
+def _floats(info: ArgumentTensor, random: np.random.Generator, domain: Domain) -> Array:
     assert info.low is not None
     assert info.high is not None
     limit = _LARGEST.get(info.dtype, float(np.finfo(np.float64).max))
@@ -118,7 +118,7 @@ def _floats(info: TensorInfo, random: np.random.Generator, domain: Domain) -> Ar
     return values
 
 
-def _finite(info: TensorInfo, low: float, high: float, count: int, random: np.random.Generator) -> Array:
+def _finite(info: ArgumentTensor, low: float, high: float, count: int, random: np.random.Generator) -> Array:
     """The finite elements: the ends first and last, and zeros as many as were recorded."""
     zeros = min(info.zeros, count) if info.zeros is not None and low <= 0 <= high else 0
     values = np.zeros(count)
@@ -129,12 +129,12 @@ def _finite(info: TensorInfo, low: float, high: float, count: int, random: np.ra
     return values
 
 
-def _finite_bounds(info: TensorInfo, limit: float) -> tuple[float, float]:
+def _finite_bounds(info: ArgumentTensor, limit: float) -> tuple[float, float]:
     low = info.finite_low if info.finite_low is not None else info.low
     high = info.finite_high if info.finite_high is not None else info.high
     assert low is not None
     assert high is not None
-    finite = [one for one in (low, high) if math.isfinite(one)]
+    finite = [bound for bound in (low, high) if math.isfinite(bound)]
     # Only what is not finite was recorded: any usual size does for the rest.
     if not finite:
         return -1.0, 1.0
@@ -143,7 +143,7 @@ def _finite_bounds(info: TensorInfo, limit: float) -> tuple[float, float]:
     return max(float(low), -limit), min(float(high), limit)
 
 
-def _between(info: TensorInfo, low: float, high: float, count: int, random: np.random.Generator) -> Array:
+def _between(info: ArgumentTensor, low: float, high: float, count: int, random: np.random.Generator) -> Array:
     """Numbers in an interval with the recorded mean and norm, of a beta distribution; uniform where none has them."""
     width = high - low
     if width == 0 or count == 0:
@@ -155,7 +155,7 @@ def _between(info: TensorInfo, low: float, high: float, count: int, random: np.r
     return np.clip(low + width * drawn, low, high)
 
 
-def _beta_form(info: TensorInfo, low: float, width: float, count: int) -> tuple[float, float] | None:
+def _beta_form(info: ArgumentTensor, low: float, width: float, count: int) -> tuple[float, float] | None:
     """The two parameters of the beta distribution by the method of moments."""
     if info.mean is None or info.norm is None or not (math.isfinite(info.mean) and math.isfinite(info.norm)):
         return None
@@ -174,7 +174,7 @@ def _beta_form(info: TensorInfo, low: float, width: float, count: int) -> tuple[
     return (first, second) if min(first, second) > 1e-2 and max(first, second) < 1e8 else None
 
 
-def _special_places(info: TensorInfo, random: np.random.Generator) -> tuple[Array, Array]:
+def _special_places(info: ArgumentTensor, random: np.random.Generator) -> tuple[Array, Array]:
     """Where NaN are, and where infinities: as many of each as were recorded, away from the ends where there is room."""
     count = info.numel
     nan, infinite = info.nan or 0, info.infinite or 0
@@ -184,7 +184,7 @@ def _special_places(info: TensorInfo, random: np.random.Generator) -> tuple[Arra
     return places[:nan], places[nan : min(nan + infinite, count)]
 
 
-def _with_specials(values: Array, info: TensorInfo, nan: Array, infinite: Array) -> Array:
+def _with_specials(values: Array, info: ArgumentTensor, nan: Array, infinite: Array) -> Array:
     """Recorded NaN and infinities: at these places; where no number of them is recorded one each, away from the
     extremes where there is room.
     """
@@ -194,7 +194,7 @@ def _with_specials(values: Array, info: TensorInfo, nan: Array, infinite: Array)
         signs = signs or [-math.inf, math.inf]  # unknown where NaN hides the extremes
         values[infinite] = np.resize(signs, infinite.size)
         return values
-    specials = [one for one in (info.low, info.high) if one is not None and not math.isfinite(one)]
+    specials = [bound for bound in (info.low, info.high) if bound is not None and not math.isfinite(bound)]
     for place, special in enumerate(dict.fromkeys("nan" if s != s else str(s) for s in specials)):
         if special == "nan":
             values[1 + place if values.size > 2 + place else 0] = math.nan

@@ -98,7 +98,7 @@ class Answer:
 
     def to_json(self) -> str:
         """One line of JSON, with messages as their names and values."""
-        return json.dumps({one.name: packed(getattr(self, one.name)) for one in fields(self)})
+        return json.dumps({column.name: packed(getattr(self, column.name)) for column in fields(self)})
 
 
 def answer_of(content: dict[str, Any]) -> Answer:
@@ -110,12 +110,12 @@ def skipped(
     key: str, message: str, has_backward: bool, decimals: int = 14, further: tuple[Any, ...] = ("", "", "", "")
 ) -> Answer:
     """The answer for a call that was not checked."""
-    from msprobe.precheck.columns import BLANK, Judged
+    from msprobe.precheck.columns import BLANK, JudgedResult
 
     if not isinstance(message, Wording):
         message = " ".join(message.split()) or said("no-reason-given")
     directions = ["forward", *(["backward"] if has_backward else [])]
-    rows = [Judged(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
+    rows = [JudgedResult(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
     result = [key, "SKIP", "SKIP" if has_backward else BLANK, message]
     return Answer(key, result, [row.cells(decimals, *further) for row in rows])
 

@@ -10,7 +10,7 @@ import numpy as np
 from msprobe.compare.number_types import epsilon_of
 from msprobe.messages import said
 from msprobe.precheck import metrics, standards
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.compiler_rule import root_mean_square
 from msprobe.precheck.first_verdict import dropout_verdict, first_verdict
 from msprobe.precheck.metrics import Array
@@ -74,16 +74,16 @@ class ResultPair:
     from_float8: bool = False
 
 
-def judge(pair: ResultPair, api: str, profile: Profile, dropout: bool = False) -> Judged:
+def judge(pair: ResultPair, api: str, profile: Profile, dropout: bool = False) -> JudgedResult:
     """The row of one result. ``api``: the name without type and number."""
     bench, device = pair.bench, pair.device
     if bench is None and device is None:
-        return Judged(pair.name, "SKIP", said("result-is-none"))
+        return JudgedResult(pair.name, "SKIP", said("result-is-none"))
     if isinstance(bench, Value) != isinstance(device, Value):
-        return Judged(pair.name, "error", said("result-kinds-differ", _kind(device), _kind(bench)))
+        return JudgedResult(pair.name, "error", said("result-kinds-differ", _kind(device), _kind(bench)))
     if not isinstance(bench, Value):
         return _judge_plain(pair, profile)
-    row = Judged(pair.name, "pass", "", bench.dtype, device.dtype, device.shape)
+    row = JudgedResult(pair.name, "pass", "", bench.dtype, device.dtype, device.shape)
     if bench.shape != device.shape:
         row.status, row.message = "error", said("result-shapes-differ", device.shape, bench.shape)
     elif problem := _cannot_compare(bench, device, profile):
@@ -104,9 +104,9 @@ def _kind(value: Any) -> str:
     return "tensor" if isinstance(value, Value) else type(value).__name__
 
 
-def _judge_plain(pair: ResultPair, profile: Profile) -> Judged:
+def _judge_plain(pair: ResultPair, profile: Profile) -> JudgedResult:
     bench, device = pair.bench, pair.device
-    row = Judged(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
+    row = JudgedResult(pair.name, "pass", "", str(type(bench)), str(type(device)), ())
     numbers = isinstance(bench, (int, float)) and isinstance(device, (int, float))
     if not numbers and type(bench) is not type(device):
         row.status, row.message = "error", said("result-kinds-differ", _kind(device), _kind(bench))
@@ -140,7 +140,7 @@ def _cannot_compare(bench: Value, device: Value, profile: Profile) -> str:
     return said("types-not-comparable", device.dtype, bench.dtype)
 
 
-def _judge_float8(row: Judged) -> None:
+def _judge_float8(row: JudgedResult) -> None:
     """The verdict of 26.2 on a result of 8 bits: the share of elements that are off by more than a unit."""
     share = row.metrics["ulp_share"]
     row.status = "pass" if share < FLOAT8_SHARE else "error"
@@ -148,7 +148,7 @@ def _judge_float8(row: Judged) -> None:
 
 
 def _judge_whole_numbers(
-    row: Judged, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile
+    row: JudgedResult, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile
 ) -> None:
     row.metrics["unequal"] = share = metrics.unequal_share(bench.array, device.array)
     if profile.own:
@@ -167,7 +167,7 @@ def _judge_whole_numbers(
 _QUANTIZED = ("npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_lightning_indexer")
 
 
-def _judge_float(row: Judged, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile) -> None:
+def _judge_float(row: JudgedResult, pair: ResultPair, bench: Value, device: Value, api: str, profile: Profile) -> None:
     b, d, dtype = bench.array, device.array, device.kind
     standard = "benchmark" if profile.benchmark_for_floats else standards.standard_of(api)
     is_float8 = standards.is_float8(dtype) and profile.name == "26.2"
@@ -186,8 +186,8 @@ def _judge_float(row: Judged, pair: ResultPair, bench: Value, device: Value, api
         _judge_direction(row, pair, bench, device)
         return
     if not profile.by_element:
-        row.status, found, row.message = first_verdict(b, d, dtype, profile)
-        row.metrics.update(found)
+        row.status, measured, row.message = first_verdict(b, d, dtype, profile)
+        row.metrics.update(measured)
         if is_float8:
             _judge_float8(row)
         elif dtype not in _MEASURED and not row.message:
@@ -213,16 +213,16 @@ def _judge_float(row: Judged, pair: ResultPair, bench: Value, device: Value, api
         _judge_direction(row, pair, bench, device)
 
 
-def _judge_direction(row: Judged, pair: ResultPair, bench: Value, device: Value) -> None:
+def _judge_direction(row: JudgedResult, pair: ResultPair, bench: Value, device: Value) -> None:
     """Make the row worse where the errors of its result go one way, as those of rounding do not."""
     wide = bench.array.astype(np.float64)
     rounded = wide if pair.rounded is None else pair.rounded
     dtype = pair.computed_in or device.kind
-    found = judge_direction(
+    directed = judge_direction(
         wide, rounded, device.array.astype(np.float64), dtype, epsilon_of(dtype), pair.movement, pair.elementwise,
         pair.ordinary,
     )  # fmt: skip
-    row.slope, row.directed = (found.slope, found.standard_error), found.strength
+    row.slope, row.directed = (directed.slope, directed.standard_error), directed.strength
     order = ("pass", "Warning", "error")
-    if row.status in order and order.index(found.status) > order.index(row.status):
-        row.status, row.message = found.status, found.message
+    if row.status in order and order.index(directed.status) > order.index(row.status):
+        row.status, row.message = directed.status, directed.message

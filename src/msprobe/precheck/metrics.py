@@ -68,8 +68,8 @@ class Measured:
 def measure(standard: Standard, bench: Array, device: Array, dtype: str) -> Metrics:
     """The metrics of one standard."""
     pair = Measured(bench, device, dtype)
-    found: Metrics = _FORMULAS[standard](pair)
-    return found
+    metrics: Metrics = _FORMULAS[standard](pair)
+    return metrics
 
 
 def _benchmark(pair: Measured) -> Metrics:

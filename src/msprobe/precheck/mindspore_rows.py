@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.errors import InvalidInputError
 from msprobe.messages import joined, said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.job import MINDSPORE_ATOL, Answer, Task
 from msprobe.precheck.known_names import REFUSED
@@ -87,7 +87,7 @@ def spoiled(value: tuple[Any, str], fault: Fault | None) -> tuple[Any, str]:
 
 
 @dataclass
-class MindSporeRow(Judged):
+class MindSporeRow(JudgedResult):
     """One result of a call."""
 
     cosine: float | None = None
@@ -107,11 +107,11 @@ def judge(name: str, bench: tuple[Any, str], tested: tuple[Any, str], atol: floa
     largest difference it passes.
     """
     (ours, our_type), (theirs, their_type) = bench, tested
-    found = judge_by_cosine(ours, theirs, their_type, atol)
-    row = MindSporeRow(name, found.status, found.message, our_type, their_type)
+    judged = judge_by_cosine(ours, theirs, their_type, atol)
+    row = MindSporeRow(name, judged.status, judged.message, our_type, their_type)
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
         row.shape = tuple(theirs.shape)
-    row.cosine, row.max_abs, row.max_relative = found[2:]
+    row.cosine, row.max_abs, row.max_relative = judged[2:]
     return row
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from msprobe.messages import said
-from msprobe.precheck.arguments import Argument, Items, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Items, Plain, UnreadableArgumentError
 
 _PASS = re.compile(r"(Module\..+)\.(forward|backward)\.(\d+)")
 _MOST_STRIDE = 4
@@ -46,17 +46,17 @@ def passes_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
     A leaf is a module whose name no other module's begins with.
     """
-    found: dict[str, dict[str, str]] = {}
+    passes: dict[str, dict[str, str]] = {}
     inner: set[str] = set()
     for name in names:
-        one = pass_of(name)
-        if one is None:
+        recorded = pass_of(name)
+        if recorded is None:
             continue
-        key, direction = one
-        found.setdefault(key, {})[direction] = name
+        key, direction = recorded
+        passes.setdefault(key, {})[direction] = name
         path = key.split(".")[1:-2]
         inner.update(".".join(path[:length]) for length in range(len(path)))
-    return {key: entries for key, entries in found.items() if "forward" in entries and _path_of(key) not in inner}
+    return {key: entries for key, entries in passes.items() if "forward" in entries and _path_of(key) not in inner}
 
 
 def pass_of(name: str) -> tuple[str, str] | None:
@@ -131,16 +131,16 @@ def _softmax(name: str) -> Callable[[RecordedPass], Function]:
 def _conv(given: RecordedPass) -> Function:
     """Stride, padding and dilation that give the recorded shape, the most usual first; groups follow from shapes."""
     weight, (value,), result = _weight(given), given.args[:1], given.outputs[0] if given.outputs else None
-    if not isinstance(value, TensorInfo) or not isinstance(result, TensorInfo) or value.shape[-2:] == ():
+    if not isinstance(value, ArgumentTensor) or not isinstance(result, ArgumentTensor) or value.shape[-2:] == ():
         raise UnreadableArgumentError(said("convolution-needs-shapes"))
     places = len(weight.shape) - 2
     if len(value.shape) < places + 1 or len(result.shape) < places:
         raise UnreadableArgumentError(said("convolution-argument-shape", places, value.shape))
     channels = value.shape[-places - 1]
-    found = [
+    fittings = [
         _fitting(value.shape[-places + at], result.shape[-places + at], weight.shape[2 + at]) for at in range(places)
     ]
-    stride, padding, dilation = (Items(tuple(Plain("int", one[part]) for one in found)) for part in range(3))
+    stride, padding, dilation = (Items(tuple(Plain("int", fitting[part]) for fitting in fittings)) for part in range(3))
     kwargs = {
         **given.kwargs,
         "stride": stride,
@@ -169,7 +169,7 @@ def _group_norm(given: RecordedPass) -> Function:
 
 
 def _instance_norm(given: RecordedPass) -> Function:
-    parameters = {word: one for word, one in given.parameters.items() if word in ("weight", "bias")}
+    parameters = {word: parameter for word, parameter in given.parameters.items() if word in ("weight", "bias")}
     return Function("Functional", "instance_norm", given.args, {**given.kwargs, **parameters}, exact=False)
 
 
@@ -182,7 +182,11 @@ def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
     def make(given: RecordedPass) -> Function:
         value, *rest = (*given.args, *given.kwargs.values())
         first = given.parameters.get("weight_hh_l0")
-        if not isinstance(value, TensorInfo) or not isinstance(first, TensorInfo) or "weight_hr_l0" in given.parameters:
+        if (
+            not isinstance(value, ArgumentTensor)
+            or not isinstance(first, ArgumentTensor)
+            or "weight_hr_l0" in given.parameters
+        ):
             raise UnreadableArgumentError(said("recurrent-needs-weights"))
         layers = sum(1 for word in given.parameters if re.fullmatch(r"weight_hh_l\d+", word))
         endings = ["", "_reverse"] if "weight_hh_l0_reverse" in given.parameters else [""]
@@ -196,14 +200,14 @@ def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
         state, batch_first = rest[0] if rest and not _is_none(rest[0]) else None, False
         if len(value.shape) != 3:
             raise UnreadableArgumentError(said("recurrent-without-batch"))
-        one = state.items[0] if isinstance(state, Items) else state
-        for known in (one, *_tensors(given.outputs[1:])):
-            if isinstance(known, TensorInfo) and len(known.shape) == 3:
+        part_of_state = state.items[0] if isinstance(state, Items) else state
+        for known in (part_of_state, *_tensors(given.outputs[1:])):
+            if isinstance(known, ArgumentTensor) and len(known.shape) == 3:
                 batch_first = known.shape[1] == value.shape[0] != value.shape[1]
                 break
         if state is None:
             lengths = (layers * len(endings), value.shape[0 if batch_first else 1], first.shape[1])
-            zeros = TensorInfo(value.dtype, lengths, low=0.0, high=0.0, mean=0.0, norm=0.0)
+            zeros = ArgumentTensor(value.dtype, lengths, low=0.0, high=0.0, mean=0.0, norm=0.0)
             state = zeros if states == 1 else Items((zeros,) * states)
         flags = [Plain("bool", len(kinds) == 4), Plain("int", layers), Plain("float", 0.0), Plain("bool", True)]
         flags += [Plain("bool", len(endings) == 2), Plain("bool", batch_first)]
@@ -212,12 +216,12 @@ def _recurrent(name: str, states: int) -> Callable[[RecordedPass], Function]:
     return make
 
 
-def _tensors(arguments: Iterable[Argument]) -> Iterator[TensorInfo]:
-    for one in arguments:
-        if isinstance(one, Items):
-            yield from _tensors(one.items)
-        elif isinstance(one, TensorInfo):
-            yield one
+def _tensors(arguments: Iterable[Argument]) -> Iterator[ArgumentTensor]:
+    for argument in arguments:
+        if isinstance(argument, Items):
+            yield from _tensors(argument.items)
+        elif isinstance(argument, ArgumentTensor):
+            yield argument
 
 
 def _is_none(argument: Argument) -> bool:
@@ -228,9 +232,9 @@ def _weights(given: RecordedPass) -> tuple[Argument, ...]:
     return tuple(given.parameters[word] for word in ("weight", "bias") if word in given.parameters)
 
 
-def _weight(given: RecordedPass) -> TensorInfo:
+def _weight(given: RecordedPass) -> ArgumentTensor:
     weight = given.parameters.get("weight")
-    if not isinstance(weight, TensorInfo):
+    if not isinstance(weight, ArgumentTensor):
         raise UnreadableArgumentError(said("record-without-weight"))
     return weight
 

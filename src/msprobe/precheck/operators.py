@@ -55,5 +55,5 @@ def read_operators(path: StrPath) -> dict[str, tuple[str, str]]:
     def whole(function: str | None) -> str:
         return str(Path(path).parent.absolute() / function) if function else ""
 
-    found: dict[str, _Operator] = read.value.operators
-    return {name: (whole(one.forward), whole(one.backward)) for name, one in found.items()}
+    operators: dict[str, _Operator] = read.value.operators
+    return {name: (whole(operator.forward), whole(operator.backward)) for name, operator in operators.items()}

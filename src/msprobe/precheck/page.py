@@ -35,9 +35,10 @@ def page(ranking: Ranking, title: str, most: int) -> bytes:
         *_counts(ranking),
         *([f"<p>{text(ranking.allowance)}</p>"] if ranking.allowance else []),
         *_failed(ranking.entries(most), len(ranking.failed)),
-        *_list("page-warnings", (Wording("{}: {}", one.name, one.why) for one in ranking.warnings(most))),
+        *_list("page-warnings", (Wording("{}: {}", warning.name, warning.why) for warning in ranking.warnings(most))),
         *_list(
-            "page-pooled", (Wording("{}: {}", said(f"status-{one.status.lower()}"), one.text) for one in ranking.pooled)
+            "page-pooled",
+            (Wording("{}: {}", said(f"status-{pooled.status.lower()}"), pooled.text) for pooled in ranking.pooled),
         ),
         *_list("page-skipped", (Wording("{} × {}", count, reason) for reason, count in ranking.skipped.most_common())),
         *_list("page-notes", ranking.notes),
@@ -73,6 +74,6 @@ def _failed(entries: Sequence[Entry], count: int) -> Iterable[str]:
 
 
 def _list(title: str, texts: Iterable[str]) -> Iterable[str]:
-    found = [f"<li>{text(each)}</li>" for each in texts]
-    if found:
-        yield f"<h2>{text(said(title))}</h2><ul>{''.join(found)}</ul>"
+    items = [f"<li>{text(each)}</li>" for each in texts]
+    if items:
+        yield f"<h2>{text(said(title))}</h2><ul>{''.join(items)}</ul>"

@@ -66,8 +66,8 @@ class Worker:
         """The answer to one call. Raises WorkerFailedError, and the process is gone."""
         self._be_ready()
         self._write(json.dumps(key))
-        found: dict[str, Any] = json.loads(self._line(timeout))
-        return found
+        answer: dict[str, Any] = json.loads(self._line(timeout))
+        return answer
 
     def _be_ready(self) -> None:
         self.begin()
@@ -256,10 +256,10 @@ class _Batch:
         waiting: dict[int, Answer] = {}
         for number in range(len(self._calls)):
             while number not in waiting:
-                place, found = self._done.get()
-                if isinstance(found, MsprobeError):
-                    raise found
-                waiting[place] = found
+                place, answers = self._done.get()
+                if isinstance(answers, MsprobeError):
+                    raise answers
+                waiting[place] = answers
             self._is_done = number + 1 == len(self._calls)
             yield waiting.pop(number)
 

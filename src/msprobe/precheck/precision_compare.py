@@ -109,12 +109,12 @@ class ComparedOutput:
         """
         if self.share_of_limit is not None:
             return self.share_of_limit
-        found = [
+        ratios = [
             float(value)
             for column, value in self.cells.items()
             if column.endswith("比值") and column not in self.beside_nothing
         ]
-        return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
+        return max((math.inf if math.isnan(value) else value for value in ratios), default=0.0)
 
     @property
     def reason(self) -> str:
@@ -122,7 +122,7 @@ class ComparedOutput:
         reasons: list[str] = []
         for label, name in _IN_WORDS.items():
             if self.cells.get(f"{label}判定结果") == "error":
-                column = next((one for end in _ENDINGS if (one := label + end) in self.cells), "")
+                column = next((column_name for end in _ENDINGS if (column_name := label + end) in self.cells), "")
                 reasons.append(self._number_of(said(name), column))
         return self.message or joined(", ", reasons[:3]) or "error"
 
@@ -206,15 +206,15 @@ def results_of(rows: Sequence[ComparedOutput]) -> list[list[str]]:
     for row in rows:
         key, direction = _split(row.name)
         groups.setdefault(key, {"forward": [], "backward": []})[direction].append(row)
-    found = []
+    results = []
     for key, directions in groups.items():
         statuses = [_status(directions[direction]) for direction in ("forward", "backward")]
         skips = [row for row in directions["forward"] + directions["backward"] if row.status == "SKIP"]
         message = skips[0].message if "SKIP" in statuses and skips else ""
         if "topk" in key and "error" in statuses:
             message = said("topk-unsorted")
-        found.append([key, *statuses, message])
-    return found
+        results.append([key, *statuses, message])
+    return results
 
 
 def lines(rows: Sequence[ComparedOutput], top: int) -> list[str]:
@@ -222,19 +222,19 @@ def lines(rows: Sequence[ComparedOutput], top: int) -> list[str]:
     asked for.
     """
     results = results_of(rows)
-    found = []
+    printed = []
     for column, direction in ((1, "forward"), (2, "backward")):
         line = counts_line(direction, Counter(row[column].lower() for row in results if row[column] != BLANK))
-        found += [line] if line else []
+        printed += [line] if line else []
     reasons = Counter(row.message for row in rows if row.status == "SKIP" and row.message)
     for reason, count in reasons.most_common(5):
-        found.append(Wording("  {}", said("skipped-results", count, shortened(reason))))
+        printed.append(Wording("  {}", said("skipped-results", count, shortened(reason))))
     failed = sorted((row for row in rows if row.status == "error"), key=lambda row: -row.largest_ratio)
     for number, row in enumerate(failed[:top], 1):
-        found.append(said("numbered-result", number, row.name, row.reason))
+        printed.append(said("numbered-result", number, row.name, row.reason))
     if len(failed) > top:
-        found.append(said("and-more-failed-results", len(failed) - top))
-    return [translated(line) for line in found]
+        printed.append(said("and-more-failed-results", len(failed) - top))
+    return [translated(line) for line in printed]
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -245,11 +245,11 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _status(rows: Sequence[ComparedOutput]) -> str:
-    found = {row.status for row in rows}
-    if not found:
+    statuses = {row.status for row in rows}
+    if not statuses:
         return BLANK
     for status in ("error", "Warning", "pass"):
-        if status in found:
+        if status in statuses:
             return status
     return "SKIP"
 
@@ -409,13 +409,13 @@ class _Sides:
     def measured(self, standard: Standard) -> Standard:
         """The standard; another one where only that was measured: 26.2 does so, and samples have names of their own."""
 
-        def has(one: Standard) -> bool:
+        def has(standard_tried: Standard) -> bool:
             rows = (self.ours, self.theirs)
-            return all(row[_COLUMN[metric]].strip() for row in rows for metric in _NEEDED[one])
+            return all(row[_COLUMN[metric]].strip() for row in rows for metric in _NEEDED[standard_tried])
 
         others: tuple[Standard, ...] = ("ulp", "absolute", "benchmark")
-        found = [one for one in others if has(one)]
-        return found[0] if len(found) == 1 and not has(standard) else standard
+        possible = [standard_tried for standard_tried in others if has(standard_tried)]
+        return possible[0] if len(possible) == 1 and not has(standard) else standard
 
     def ratio(self, metric: str) -> float:
         """The candidate's error in errors of the control, which count as no less than the type's smallest."""
@@ -456,7 +456,7 @@ def _benchmark(sides: _Sides, cells: dict[str, str]) -> str:
 
 
 def _zeros(cells: dict[str, str], sides: _Sides) -> list[bool]:
-    found = []
+    good_sides = []
     for metric, column, verdict in (
         ("non_finite", "inf/nan错误率", "inf/nan判定结果"),
         ("relative_share", "相对误差错误率", "相对误差判定结果"),
@@ -466,8 +466,8 @@ def _zeros(cells: dict[str, str], sides: _Sides) -> list[bool]:
         cells[column] = _text(value)
         good = value == 0 or _no_worse(sides, metric)
         cells[verdict] = "pass" if good else "error"
-        found.append(good)
-    return found
+        good_sides.append(good)
+    return good_sides
 
 
 def _absolute(sides: _Sides, cells: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from msprobe.precheck.columns import DEVICE_DTYPE, SCALED, SLOPE, STATUS
 from msprobe.precheck.executors import RECORDED, is_details_file
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.requests import api_name
-from msprobe.precheck.slopes import Pool
+from msprobe.precheck.slopes import SlopePool
 from msprobe.signed_errors import certainty_of, way_of
 
 #: With the standards of 8.1.1 and 26.2 healthy halves give many.
@@ -67,7 +67,7 @@ class Ranking:
     #: Operators that were asked for by name and have no sample, with the type.
     without_samples: tuple[str, ...] = ()
     #: The slopes of all calls of one API, by result and type: what is small in each call may be sure in all of them.
-    pools: dict[tuple[str, str], Pool] = field(default_factory=dict)
+    pools: dict[tuple[str, str], SlopePool] = field(default_factory=dict)
 
     @property
     def allowance(self) -> str:
@@ -77,7 +77,7 @@ class Ranking:
     @property
     def coverage(self) -> Coverage:
         """What was judged, and which calls were not, by reason."""
-        judged = {way: sum(counts.values()) - counts["skip"] for way, counts in self.counts.items()}
+        judged = {direction: sum(counts.values()) - counts["skip"] for direction, counts in self.counts.items()}
         skipped = [
             NotRead(
                 said("several-calls-named", count, self.first_skipped[reason])
@@ -89,7 +89,9 @@ class Ranking:
         ]
         missing = [NotRead(name, said("sample-missing")) for name in self.without_samples]
         behind = [_behind_the_end()] if self.interrupted else []
-        return Coverage({way: count for way, count in judged.items() if count}, (*behind, *missing, *skipped))
+        return Coverage(
+            {direction: count for direction, count in judged.items() if count}, (*behind, *missing, *skipped)
+        )
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
@@ -112,25 +114,25 @@ class Ranking:
                 continue
             result = row[0].removeprefix(answer.key)
             dtype = row[DEVICE_DTYPE].rpartition(".")[2]
-            pool = self.pools.setdefault((f"{_api_of(answer.key)}{result}", dtype), Pool())
+            pool = self.pools.setdefault((f"{_api_of(answer.key)}{result}", dtype), SlopePool())
             pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
 
     @property
     def pooled(self) -> list[Pooled]:
         """The results of APIs that are off by a factor over all their calls."""
-        found = []
+        pooled = []
         for (name, dtype), pool in self.pools.items():
             status, fit = pool.status(epsilon_of(dtype)), pool.fit
             if status != "pass":
                 numbers = 100 * abs(fit.size), way_of(fit), certainty_of(fit)
                 text = said("pooled-one-way", pool.count, name, *numbers)
-                found.append(Pooled(name, status, text))
-        return found
+                pooled.append(Pooled(name, status, text))
+        return pooled
 
     @property
     def is_error(self) -> bool:
         """True if a call failed, or all calls of an API together."""
-        return bool(self.failed) or any(one.status == "error" for one in self.pooled)
+        return bool(self.failed) or any(pooled.status == "error" for pooled in self.pooled)
 
     @property
     def is_warning(self) -> bool:
@@ -146,10 +148,10 @@ class Ranking:
         """The summary, in the language that is asked for: a line of counts for each direction, and the ``top`` worst
         calls.
         """
-        return [translated(line) for line in (*self._of_all(), *self._of_calls(top))]
+        return [translated(line) for line in (*self._lines_of_all(), *self._lines_of_calls(top))]
 
-    def _of_all(self) -> Iterator[str]:
-        counted = [line for way, counts in self.counts.items() if (line := counts_line(way, counts))]
+    def _lines_of_all(self) -> Iterator[str]:
+        counted = [line for direction, counts in self.counts.items() if (line := counts_line(direction, counts))]
         yield from counted or [said("nothing-to-check")]
         if self.allowance:
             yield Wording("  {}", self.allowance)
@@ -167,7 +169,7 @@ class Ranking:
                 more = said("and-more-apis", len(by_api) - _MOST_APIS) if len(by_api) > _MOST_APIS else ""
                 yield said(named, names, more)
 
-    def _of_calls(self, top: int) -> Iterator[str]:
+    def _lines_of_calls(self, top: int) -> Iterator[str]:
         for number, entry in enumerate(self.entries(top), 1):
             yield said("numbered-result", number, entry.name, entry.why)
             if entry.frame:
@@ -181,8 +183,8 @@ class Ranking:
         if self.warned and not self.failed:
             for entry in self.warnings(min(top, _MOST_WARNINGS)):
                 yield said("warning-of", entry.name, entry.why)
-        for one in self.pooled[:_MOST_APIS]:
-            yield said("status-of", said(f"status-{one.status.lower()}"), one.text)
+        for pooled in self.pooled[:_MOST_APIS]:
+            yield said("status-of", said(f"status-{pooled.status.lower()}"), pooled.text)
         for note in self.notes[:10]:
             yield said("note-of-check", note)
 
@@ -196,9 +198,9 @@ class Ranking:
 
     def _entry(self, answer: Answer, status: str) -> Entry:
         # In the files of 8.1.1 it is "Warning", in those of 26.2 "warning".
-        found = [row for row in answer.details if status in [cell.lower() for cell in row]]
+        rows = [row for row in answer.details if status in [cell.lower() for cell in row]]
         # The result that the call has its place in the ranking by.
-        bad = max(found, key=_size, default=[answer.key, status, ""])
+        bad = max(rows, key=_size, default=[answer.key, status, ""])
         why = bad[[cell.lower() for cell in bad].index(status) + 1].strip() or status
         direction = "backward" if ".backward." in bad[0] else "forward"
         frame = next((frame for frame in self.stack_of(answer.key) if "site-packages" not in frame), "")

@@ -90,8 +90,8 @@ class Requests:
 
     def entry(self, key: str, direction: str = FORWARD) -> str:
         """The name of the record of a call."""
-        found = self._passes.get(key)
-        return found.get(direction.removeprefix("."), "") if found is not None else key + direction
+        passes = self._passes.get(key)
+        return passes.get(direction.removeprefix("."), "") if passes is not None else key + direction
 
     def call(self, key: str) -> ApiCall:
         """The call of one key. Raises UnreadableArgumentError, or what the reader raises."""
@@ -106,16 +106,18 @@ class Requests:
         gradients: tuple[Argument, ...] | None = None
         if self.has_backward(key):
             backward = self.part.record(self.entry(key, BACKWARD))
-            found = backward.get("input") if isinstance(backward, dict) else None
-            gradients = _each(found if isinstance(found, list) else [found], "gradient-numbered")
+            recorded = backward.get("input") if isinstance(backward, dict) else None
+            gradients = _each(recorded if isinstance(recorded, list) else [recorded], "gradient-numbered")
         results = record.get("output")
         arguments = _each(args, "argument-numbered")
-        named = {name: _one(value, said("argument-numbered", name)) for name, value in kwargs.items()}
+        named = {name: _single_argument(value, said("argument-numbered", name)) for name, value in kwargs.items()}
         outputs = _each(results if isinstance(results, list) else [results], "output-numbered")
         if key not in self._passes:
             return ApiCall(key, api_name(key), arguments, named, outputs, gradients)
         kept = record.get("parameters")
-        parameters = {name: _one(value, name) for name, value in kept.items()} if isinstance(kept, dict) else {}
+        parameters = (
+            {name: _single_argument(value, name) for name, value in kept.items()} if isinstance(kept, dict) else {}
+        )
         made = function_of(key, RecordedPass(arguments, named, parameters, outputs))
         api = ApiName(made.prefix, made.name, key.rpartition(".")[2])
         return ApiCall(key, api, made.args, made.kwargs, outputs, gradients, made.exact)
@@ -133,8 +135,8 @@ class Requests:
     def gradients_of_arguments(self, key: str) -> tuple[Argument, ...]:
         """What the backward of a call gave, in the order of the graph; empty if none was recorded."""
         backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
-        found = backward.get("output") if isinstance(backward, dict) else None
-        return _each(found if isinstance(found, list) else [found], "argument-gradient-numbered")
+        recorded = backward.get("output") if isinstance(backward, dict) else None
+        return _each(recorded if isinstance(recorded, list) else [recorded], "argument-gradient-numbered")
 
     def gradients_by_argument(self, key: str) -> dict[str, Argument]:
         """What the backward of a call gave, where its record says to which argument (``0``, ``mask``); empty if not.
@@ -144,7 +146,7 @@ class Requests:
         named, merged = self._named_gradients(key)
         shared = {*merged, *map(str, merged.values())}
         return {
-            slot.partition(".")[2]: _one(value, said("argument-gradient-of", slot))
+            slot.partition(".")[2]: _single_argument(value, said("argument-gradient-of", slot))
             for slot, value in named.items()
             if slot not in shared
         }
@@ -156,8 +158,8 @@ class Requests:
     def _named_gradients(self, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the record of a backward has by argument, and which arguments were one tensor with another."""
         backward = self.part.record(self.entry(key, BACKWARD)) if self.has_backward(key) else None
-        found = (backward.get(name) if isinstance(backward, dict) else None for name in _NAMED_GRADIENTS)
-        named, merged = (one if isinstance(one, dict) else {} for one in found)
+        gradients_by_kind = (backward.get(name) if isinstance(backward, dict) else None for name in _NAMED_GRADIENTS)
+        named, merged = (by_name if isinstance(by_name, dict) else {} for by_name in gradients_by_kind)
         return named, merged
 
     def is_of_the_call_before(self, key: str) -> bool:
@@ -184,10 +186,10 @@ _NAMED_GRADIENTS = ("input_grads", "merged")
 
 def _each(contents: list[Any], name: str) -> tuple[Argument, ...]:
     """``name``: of the piece that says which one is meant."""
-    return tuple(_one(content, said(name, place)) for place, content in enumerate(contents))
+    return tuple(_single_argument(content, said(name, place)) for place, content in enumerate(contents))
 
 
-def _one(content: Any, what: str) -> Argument:
+def _single_argument(content: Any, what: str) -> Argument:
     try:
         return argument_of(content)
     except UnreadableArgumentError as problem:

@@ -33,8 +33,8 @@ def check_samples(
         raise NotAvailableError(said("samples-not-listed", problem)) from None
     finally:
         asked.stop()
-    found = answer_of(listed)
-    keys, (warning, *without) = found.notes, found.result
+    checked = answer_of(listed)
+    keys, (warning, *without) = checked.notes, checked.result
     if warning:
         log.warning(warning)
     control.demand_calls(keys)

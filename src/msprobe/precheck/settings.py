@@ -44,7 +44,7 @@ def load_settings(path: str | None) -> Settings:
         return Settings()
     name, document = read_file(path)
     source = ConfigSource(name, document, {})
-    title = next((one for one in _SECTIONS if one in document.value), _SECTIONS[0])
+    title = next((section for section in _SECTIONS if section in document.value), _SECTIONS[0])
     raw = document.value.get(title)
     if raw is None:
         log.warning(said("config-without-section", name, title))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from msprobe.signed_errors import STANDARD_ERRORS, Fit, limits_of
+from msprobe.signed_errors import STANDARD_ERRORS, SlopeFit, limits_of
 
 
-class Pool:
+class SlopePool:
     """The slopes of many results of one kind, as of all calls of one API: what is small in each may be sure in all."""
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Pool:
         self.count += 1
 
     @property
-    def fit(self) -> Fit:
+    def fit(self) -> SlopeFit:
         """The slope of all, each counted by how sure it is."""
         if not self._weights:
-            return Fit(0.0, math.inf)
-        return Fit(self._weighted / self._weights, self._weights**-0.5)
+            return SlopeFit(0.0, math.inf)
+        return SlopeFit(self._weighted / self._weights, self._weights**-0.5)
 
     def status(self, epsilon: float) -> str:
         """``pass``, ``Warning`` or ``error`` of all of them together."""

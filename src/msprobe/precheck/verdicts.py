@@ -39,7 +39,7 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
     if step not in opened.steps and len(opened.steps) == 1 and None in (step, opened.steps[0]):
         step = opened.steps[0]
     ranks = opened.ranks(step) if step in opened.steps else ()
-    unnamed = [one for one in ranks if not isinstance(one, int)]
+    unnamed = [rank for rank in ranks if not isinstance(rank, int)]
     if rank not in ranks and len(ranks) == 1 and (unnamed or not isinstance(rank, int)):
         rank = ranks[0]
     if rank not in ranks:
@@ -55,9 +55,9 @@ def call_of_finding(verdict: StrPath, number: int, dump: StrPath | None) -> tupl
 
 def key_of(entry: str) -> tuple[str, str] | None:
     """Call and direction of a record, as ``Module.fc.Linear.0`` and ``backward``; None for others."""
-    of_module = pass_of(entry)
-    if of_module is not None:
-        return of_module
+    module_pass = pass_of(entry)
+    if module_pass is not None:
+        return module_pass
     if entry.startswith(("Cell.", "Optimizer.")):
         return None
     for direction in (FORWARD, BACKWARD):

@@ -145,10 +145,10 @@ class CheckWriter:
         _append(self.files.result, lines_of([result]))
 
 
-def _demand_header(path: Path, found: Sequence[str], known: Sequence[str]) -> None:
+def _demand_header(path: Path, header: Sequence[str], known: Sequence[str]) -> None:
     """Raises InvalidInputError for another header than ours, or than its part that ends in ``Message``."""
     least = known.index("Message") + 1
-    if len(found) < least or [word.lower() for word in found] != [word.lower() for word in known[: len(found)]]:
+    if len(header) < least or [word.lower() for word in header] != [word.lower() for word in known[: len(header)]]:
         raise InvalidInputError(said("result-header-wrong", path))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from msprobe.compare.comparison import Comparison
+from msprobe.compare.comparison import RowComparison
 from msprobe.compare.mapping import Mappings
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.diagnose.runs import compare_runs
@@ -20,7 +20,7 @@ from msprobe.report.phrases import clean, headline, leading
 _MOST_NAMED = 5
 
 
-def advice_text(comparison: Comparison, mappings: Mappings | None = None) -> str:
+def advice_text(comparison: RowComparison, mappings: Mappings | None = None) -> str:
     """The content of the advisor's file. ``mappings`` of functions and modules serve the verdict, too.
 
     Where there is no verdict (saved variables, dumps of which nothing answers to the other), the row is the first that
@@ -37,22 +37,22 @@ def advice_text(comparison: Comparison, mappings: Mappings | None = None) -> str
     return f"Line: {line}\nSuspect Nodes: {name}\nExpert Advice: {advice}\n"
 
 
-def unmatched_lines(comparison: Comparison) -> list[str]:
+def unmatched_lines(comparison: RowComparison) -> list[str]:
     """What one side alone has, in a sentence for each side; empty if all rows have a partner."""
     lines: list[str] = []
-    for side, other, rows, found in (
+    for side, other, rows, unmatched in (
         ("side-target", "side-bench", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
         ("side-bench", "side-target", comparison.reference, comparison.pairing.reference_only),
     ):
-        if not len(found):
+        if not len(unmatched):
             continue
-        names = list(dict.fromkeys(rows.entries[number] for number in rows.entry[found].tolist()))
+        names = list(dict.fromkeys(rows.entries[number] for number in rows.entry[unmatched].tolist()))
         shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-        lines.append(said("rows-without-partner", len(found), said(side), said(other), shown))
+        lines.append(said("rows-without-partner", len(unmatched), said(side), said(other), shown))
     return lines
 
 
-def _verdict_on(comparison: Comparison, mappings: Mappings | None) -> Verdict:
+def _verdict_on(comparison: RowComparison, mappings: Mappings | None) -> Verdict:
     known = replace(mappings, data=None) if mappings is not None else None
     ours, theirs = (part.folder for part in comparison.parts)
     return compare_runs(ours, theirs, mappings=known or None)
@@ -69,7 +69,7 @@ def _sentences(verdict: Verdict | None, row: int | None) -> list[str]:
     return [line for line in lines if line]
 
 
-def _row_of(comparison: Comparison, finding: Finding) -> int | None:
+def _row_of(comparison: RowComparison, finding: Finding) -> int | None:
     """The row that a finding is about: of its call, that of its slot, else the first that differs, else the first."""
     ours = comparison.candidate
     if finding.entry not in ours.entries:
@@ -78,6 +78,6 @@ def _row_of(comparison: Comparison, finding: Finding) -> int | None:
     if not len(rows):
         return None
     arguments = finding.evidence.get("arguments") or [finding.evidence]
-    slots = {str(one.get("slot")) for one in arguments if isinstance(one, dict)}
+    slots = {str(argument.get("slot")) for argument in arguments if isinstance(argument, dict)}
     named = [row for row in rows.tolist() if ours.slot[row] in slots]
     return int(next(iter([*named, *rows[comparison.failing[rows]].tolist(), *rows.tolist()])))

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from msprobe.diagnose.check.bad_values import Limits
+from msprobe.diagnose.check.bad_values import GrowthLimits
 from msprobe.diagnose.check.first_overflow import Asked, FirstNode, OverflowAnswer
 
 
@@ -21,11 +21,11 @@ def file_name(time_ns: int) -> str:
 
 def anomaly_bytes(answer: OverflowAnswer) -> bytes:
     """The content of the file. Numbers that are not finite are bare ``NaN`` and ``Infinity``, as in dumps."""
-    found: dict[str, Any] = {}
+    by_rank: dict[str, Any] = {}
     for node in answer.nodes:
-        found.setdefault(_rank_key(node.rank), []).append(_entry(node))
-    found["_propagation"] = _propagation(answer)
-    return (json.dumps(found, indent=2) + "\n").encode()
+        by_rank.setdefault(_rank_key(node.rank), []).append(_entry(node))
+    by_rank["_propagation"] = _propagation(answer)
+    return (json.dumps(by_rank, indent=2) + "\n").encode()
 
 
 def asked_for(propagation: dict[str, Any]) -> Asked:
@@ -36,7 +36,7 @@ def asked_for(propagation: dict[str, Any]) -> Asked:
     limits = limits if isinstance(limits, dict) else {}
     numbers = {key: limits[key] for key in ("largest", "growth") if type(limits.get(key)) in (int, float)}
     return Asked(
-        Limits(every_infinity=limits.get("every_infinity") is True, **numbers),
+        GrowthLimits(every_infinity=limits.get("every_infinity") is True, **numbers),
         all_steps=question.get("all_steps") is True,
         partial=question.get("partial") is True,
     )
@@ -75,8 +75,8 @@ def _propagation(answer: OverflowAnswer) -> dict[str, Any]:
                 "op_name": node.name,
                 "step": node.step,
                 "to": {
-                    _rank_key(one.rank): {"arrived_through": one.through, "first_bad": one.first_bad}
-                    for one in node.arrivals
+                    _rank_key(arrival.rank): {"arrived_through": arrival.through, "first_bad": arrival.first_bad}
+                    for arrival in node.arrivals
                 },
             }
             for node in answer.nodes

@@ -53,8 +53,8 @@ def finding_blocks(finding: Finding) -> list[list[Block]]:
 
 def groups(where: Sequence[Block], measured: Sequence[Block], advice: str) -> list[list[Block]]:
     """Those of them that say anything."""
-    found: list[list[Block]] = [list(where), list(measured), [Field("to do", advice)] if advice else []]
-    return [group for group in found if group]
+    every: list[list[Block]] = [list(where), list(measured), [Field("to do", advice)] if advice else []]
+    return [group for group in every if group]
 
 
 def with_code(finding: Finding) -> str:

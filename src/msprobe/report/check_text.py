@@ -112,8 +112,8 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
         ranks: dict[Any, list[int | str]] = {}
         for rank, name in value.items():
             ranks.setdefault(name, []).append(int(rank) if rank.isdigit() else rank)
-        for name, found in list(ranks.items())[: phrases.SHOWN]:
-            yield Wording(_ON_RANKS[key], clean(ranks_in_words(found)), clean(name))
+        for name, ranks_of_value in list(ranks.items())[: phrases.SHOWN]:
+            yield Wording(_ON_RANKS[key], clean(ranks_in_words(ranks_of_value)), clean(name))
     elif isinstance(value, dict) and "dtype" in value:
         yield Wording("{}: {}", label, _tensor(value))
     elif isinstance(value, dict):
@@ -122,9 +122,13 @@ def _evidence(key: str, value: Any) -> Iterator[str]:
             yield Wording(
                 "{} {}: {}", said("word-rank") if key in ("by_rank", "results") else label, clean(inner), text
             )
-    elif isinstance(value, (list, tuple)) and value and all(isinstance(one, dict) and "dtype" in one for one in value):
-        for number, one in enumerate(value[: phrases.SHOWN]):
-            yield Wording("{} {}: {}", _single(label), number, _tensor(one))
+    elif (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(element, dict) and "dtype" in element for element in value)
+    ):
+        for number, element in enumerate(value[: phrases.SHOWN]):
+            yield Wording("{} {}: {}", _single(label), number, _tensor(element))
     else:
         yield Wording("{}: {}", label, phrases.listed(value))
 
@@ -136,8 +140,8 @@ def _single(label: str) -> str:
 
 def _tensor(leaf: dict[str, Any]) -> str:
     head = f"{clean(leaf.get('dtype')).removeprefix('torch.')}{clean(leaf.get('shape', ''))}"
-    there = [one for one in TABLE if leaf.get(one.key) is not None]
-    parts = [f"{one.word} {phrases.number(leaf[one.key])}" for one in there]
+    there = [statistic for statistic in TABLE if leaf.get(statistic.key) is not None]
+    parts = [f"{statistic.word} {phrases.number(leaf[statistic.key])}" for statistic in there]
     parts += [
         f"{leaf[key]} {word}" for key, word in (("nan", "NaN"), ("inf", "infinite"), ("zero", "zeros")) if leaf.get(key)
     ]
@@ -159,10 +163,10 @@ def _counts(result: CheckResult) -> list[str]:
     lacking: dict[str, list[str]] = {}
     for name, why in blind.items():
         lacking.setdefault(why, []).append(name)
-    found: list[str] = [said("steps-and-records", steps, "" if steps == 1 else "s", records, which)]
+    printed: list[str] = [said("steps-and-records", steps, "" if steps == 1 else "s", records, which)]
     if lacking:
         shown = joined(
             "; ", [Wording("{}: {}", clean(why), ", ".join(map(clean, names))) for why, names in lacking.items()]
         )
-        found.append(said("nothing-for-other-checks", shown))
-    return found
+        printed.append(said("nothing-for-other-checks", shown))
+    return printed

@@ -86,12 +86,12 @@ def _new_file(folder: Path) -> Path:
     return path
 
 
-def _blocks(found: Iterator[tuple[Path, KernelCode | None]]) -> Iterator[list[Column]]:
+def _blocks(kernels: Iterator[tuple[Path, KernelCode | None]]) -> Iterator[list[Column]]:
     paths: list[str] = []
     codes: list[str] = []
     scopes: list[str] = []
     cells = _cells()
-    for path, code in found:
+    for path, code in kernels:
         paths.append(str(path))
         stack, scope = cells(code)
         codes.append(stack)

@@ -12,7 +12,7 @@ from msprobe.compare.sides import is_folder_pair
 from msprobe.engine import Engine, Workers
 from msprobe.messages import said
 from msprobe.report.comparing import SheetRequest, compare_files, compare_folders, say_what_was_not
-from msprobe.report.function_arguments import Arguments
+from msprobe.report.function_arguments import FunctionArguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
 _KNOWN = ("data_mapping", "suffix", "is_print_compare_log")
@@ -35,7 +35,7 @@ def compare(
 
     Raises the errors of :mod:`msprobe.compare.problems` and PathError; then nothing was written.
     """
-    arguments = Arguments("compare")
+    arguments = FunctionArguments("compare")
     paths = arguments.fields(input_param, _PATHS, InvalidPathError)
     log_rows = input_param.get("is_print_compare_log", True) if isinstance(input_param, Mapping) else True
     arguments.flags(
@@ -81,7 +81,7 @@ def compare_distributed(
     """
     workers = Workers(jobs, engine)
     log_rows, data_mapping = kwargs.get("is_print_compare_log", True), kwargs.get("data_mapping")
-    arguments = Arguments("compare_distributed")
+    arguments = FunctionArguments("compare_distributed")
     arguments.path("npu_dump_dir", npu_dump_dir)
     arguments.path("bench_dump_dir", bench_dump_dir)
     arguments.flags(
@@ -105,6 +105,6 @@ def compare_distributed(
     say_what_was_not(compare_folders(npu_dump_dir, bench_dump_dir, request), request.output)
 
 
-def _demand_mapping(arguments: Arguments, found: object) -> None:
-    is_right = found is None or isinstance(found, (str, os.PathLike, Mapping))
-    arguments.demand(is_right, said("must-be-path-or-dict", "data_mapping", type(found).__name__), WrongTypeError)
+def _demand_mapping(arguments: FunctionArguments, value: object) -> None:
+    is_right = value is None or isinstance(value, (str, os.PathLike, Mapping))
+    arguments.demand(is_right, said("must-be-path-or-dict", "data_mapping", type(value).__name__), WrongTypeError)

@@ -10,7 +10,7 @@ from msprobe.compare.mapping import load_mappings
 from msprobe.compare.problems import InvalidArgumentError
 from msprobe.compare.sides import is_folder_pair
 from msprobe.report.comparing import SheetRequest, compare_files, compare_folders, say_what_was_not
-from msprobe.report.function_arguments import Arguments
+from msprobe.report.function_arguments import FunctionArguments
 
 _PATHS = ("npu_json_path", "bench_json_path")
 _MAPPINGS = ("data_mapping", "api_mapping", "cell_mapping", "layer_mapping")
@@ -32,7 +32,7 @@ def ms_compare(
 
     Raises the errors of :mod:`msprobe.compare.problems` and PathError; then nothing was written.
     """
-    arguments = Arguments("ms_compare")
+    arguments = FunctionArguments("ms_compare")
     paths = arguments.fields(input_param, _PATHS, InvalidArgumentError)
     log_rows = input_param.get("is_print_compare_log", True) if isinstance(input_param, Mapping) else True
     arguments.path("output_path", output_path)

@@ -15,7 +15,7 @@ import numpy as np
 
 from msprobe import log
 from msprobe.compare.colours import RED, YELLOW
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.mapping import Mappings, write_data_mapping
 from msprobe.compare.mapping_files import DataMapping
 from msprobe.compare.measures_tensor import UNSUPPORTED, Form
@@ -124,8 +124,8 @@ def compare_folders(
     def show_rank(number: int) -> None:
         progress(said("job-of-jobs", pairs[number].name, number + 1, len(pairs)))
 
-    for found, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
-        outcomes += found
+    for done, failed in run(work, pairs, ALONE if here else request.workers, show_rank):
+        outcomes += done
         problems += failed
     if problems and not outcomes:
         raise DamagedDataError(joined(" ", (problem.why for problem in problems)))
@@ -136,7 +136,11 @@ def compare_folders(
 def say_what_was_not(outcomes: Sequence[PairOutcome], output: StrPath) -> Coverage:
     """What was compared and what not; that is logged, and in ``coverage_{stamp}.json``. Raises PathError."""
     done = [outcome for outcome in outcomes if outcome.files]
-    numbers = {"files": len(done), "rows": sum(one.rows for one in done), "pairs": sum(one.matched for one in done)}
+    numbers = {
+        "files": len(done),
+        "rows": sum(outcome.rows for outcome in done),
+        "pairs": sum(outcome.matched for outcome in done),
+    }
     covered = together([Coverage(numbers), *(Coverage({}, outcome.not_read) for outcome in outcomes)])
     if not covered.is_complete:
         folder = make_folder(output)
@@ -163,8 +167,8 @@ def _compare_rank(pair: RankPair, request: SheetRequest, threads: int) -> tuple[
             log.error(said("rank-not-compared", pair.name, problem.message))
     lone = [
         (kind, side)
-        for side, one, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
-        for kind in one
+        for side, record_kind, other in ((pair.candidate, ours, theirs), (pair.reference, theirs, ours))
+        for kind in record_kind
         if common and kind not in other
     ]
     problems += [NotRead(f"{pair.name}, {kind}.json", said("only-in", f'"{side}"')) for kind, side in lone]
@@ -208,7 +212,7 @@ def _compare_open(
     return PairOutcome(tuple(files), len(comparison), matched, not_read)
 
 
-def _warn_multiplications(comparison: Comparison, asked: Multiplications) -> None:
+def _warn_multiplications(comparison: RowComparison, asked: Multiplications) -> None:
     if comparison.tensors is None:
         log.warning(said("values-missing-to-multiply"))
         return
@@ -240,7 +244,7 @@ def _stacks(part: DumpPart, request: SheetRequest) -> StackOf | None:
 
 
 def _write(
-    comparison: Comparison,
+    comparison: RowComparison,
     stacks: StackOf | None,
     request: SheetRequest,
     rank: str,
@@ -268,7 +272,7 @@ def _write(
     return files
 
 
-def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...]) -> SheetTable:
+def _with_own(table: SheetTable, comparison: RowComparison, names: tuple[str, ...]) -> SheetTable:
     """The table with the columns of the user's metrics behind all others; there are none without values."""
     tensors = comparison.tensors
     if tensors is None:
@@ -276,7 +280,7 @@ def _with_own(table: SheetTable, comparison: Comparison, names: tuple[str, ...])
         return table
 
     def make(start: int, stop: int) -> list[Column]:
-        rows = [found.own or (UNSUPPORTED,) * len(names) for found in tensors[start:stop]]
+        rows = [measured.own or (UNSUPPORTED,) * len(names) for measured in tensors[start:stop]]
         return [*table.make(start, stop), *(list(column) for column in zip(*rows, strict=True))]
 
     return SheetTable((*table.header, *names), table.rows, make)
@@ -292,7 +296,7 @@ def _free_stamp(folder: Path, middle: str) -> str:
         seconds += 1
 
 
-def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator[Sheet]:
+def sheets_of(comparison: RowComparison, table: SheetTable, form: Form) -> Iterator[Sheet]:
     """The sheets of a workbook: the table, and the rows that one side alone has, if there are any."""
     colours = comparison.colouring.colour.tolist() if form == "8.1.1" else ()
     yield Sheet("Sheet", table.header, table.blocks(), table.rows, colours)
@@ -301,14 +305,14 @@ def sheets_of(comparison: Comparison, table: SheetTable, form: Form) -> Iterator
         yield Sheet("Unmatched", _UNMATCHED_HEADER, [unmatched], len(unmatched[0]))
 
 
-def _unmatched(comparison: Comparison) -> list[Column]:
+def _unmatched(comparison: RowComparison) -> list[Column]:
     """The rows that one side alone has, of both sides."""
     cells: list[list[str]] = [[] for _ in _UNMATCHED_HEADER]
-    for side, rows, found in (
+    for side, rows, unmatched in (
         ("NPU", comparison.candidate, (~comparison.pairing.matched).nonzero()[0]),
         ("Bench", comparison.reference, comparison.pairing.reference_only),
     ):
-        for row in found.tolist():
+        for row in unmatched.tolist():
             values = (
                 side,
                 rows.name[row],
@@ -322,7 +326,7 @@ def _unmatched(comparison: Comparison) -> list[Column]:
     return list(cells)
 
 
-def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_few: str) -> None:
+def _say_outcome(comparison: RowComparison, files: list[Path], matched: int, why_few: str) -> None:
     if len(comparison) and matched < _LEAST_MATCHED * len(comparison):
         log.warning(said("few-rows-have-partner", matched, len(comparison), why_few))
     for line in unmatched_lines(comparison):
@@ -332,7 +336,7 @@ def _say_outcome(comparison: Comparison, files: list[Path], matched: int, why_fe
         log.info(said("file-written", file))
 
 
-def _in_a_line(comparison: Comparison, matched: int) -> str:
+def _in_a_line(comparison: RowComparison, matched: int) -> str:
     """The result: how many rows were compared, and how many stand out."""
     colours = comparison.colouring.colour
     red, yellow = (int(np.count_nonzero(colours == colour)) for colour in (RED, YELLOW))
@@ -341,7 +345,7 @@ def _in_a_line(comparison: Comparison, matched: int) -> str:
     return said("rows-compared", matched, len(comparison), red, yellow, ending)
 
 
-def _log_rows(comparison: Comparison) -> None:
+def _log_rows(comparison: RowComparison) -> None:
     """One line for each tensor that was compared, as ``is_print_compare_log`` asks for."""
     for row, measured in enumerate(comparison.tensors or []):
         if comparison.candidate.data_name[row] is not None:

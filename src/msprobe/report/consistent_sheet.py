@@ -68,8 +68,8 @@ def consistent_check(
             ours, theirs = files_of(pair.candidate), files_of(pair.reference)
             if "dump" not in ours or "dump" not in theirs:
                 raise DamagedDataError(said("pair-without-dump-json", pair.candidate, pair.reference))
-            found = _compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}", missing)
-            written.append(found)
+            sheets = _compare(ours["dump"], theirs["dump"], folder, known, file_format, f"_{pair.name}", missing)
+            written.append(sheets)
         except (DamagedDataError, TaskMismatchError) as problem:
             log.error(said("rank-not-compared", pair.name, problem.message))
             missing.append(NotRead(pair.name, problem.message))
@@ -120,7 +120,7 @@ def _compare(
 def _row(pair: PlacePair, between: str) -> tuple[Cell, ...]:
     sides = (pair.candidate, pair.reference)
     grads = [{piece.requires_grad for piece in pieces} for pieces in sides]
-    words = [_WORDS[next(iter(found))] if len(found) == 1 else _NOTHING for found in grads]
+    words = [_WORDS[next(iter(kinds))] if len(kinds) == 1 else _NOTHING for kinds in grads]
     return (
         *(between.join(piece.name for piece in pieces) or _NOTHING for pieces in sides),
         *(_word_of([piece.dtype for piece in pieces], between) for pieces in sides),

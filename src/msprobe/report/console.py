@@ -155,9 +155,9 @@ def labelled(label: str, text: str, width: int) -> Iterator[Line]:
     """A word at the left and a text beside it."""
     indent = " " * (_LABEL + 2)
     text = translated(text)
-    found = lines(text, max(width - len(indent), 20)) or [""]
-    yield Line(f"  {padded(translated(label), _LABEL)}{found[0]}".rstrip())
-    for line in found[1:]:
+    rows = lines(text, max(width - len(indent), 20)) or [""]
+    yield Line(f"  {padded(translated(label), _LABEL)}{rows[0]}".rstrip())
+    for line in rows[1:]:
         yield Line(f"{indent}{line}")
 
 

@@ -47,10 +47,10 @@ def _safe(column: Column) -> list[Cell]:
         if type(value) is float:
             cells.append(value if -1.7e308 < value < 1.7e308 else _INFINITIES.get(value, value))
         elif isinstance(value, str):
-            found = known.get(value)
-            if found is None:
-                found = known[value] = safe_text(value)
-            cells.append(found)
+            safe = known.get(value)
+            if safe is None:
+                safe = known[value] = safe_text(value)
+            cells.append(safe)
         else:
             cells.append(value)
     return cells

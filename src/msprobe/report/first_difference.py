@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe import log
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.first_difference import FirstDifference, differing_rows, first_differences
 from msprobe.compare.problems import DamagedDataError, TaskMismatchError
 from msprobe.compare.rows import DEBUG, INPUT, STATES, STATISTICS
@@ -52,30 +52,30 @@ def find_first_difference(
             _write(folder / f"compare_result_{rank}_{stamp}.json", _rank_content(comparison))
             missing += cut_short(*comparison.parts)
         covered = Coverage({"ranks": len(comparisons), "rows": sum(map(len, comparisons.values()))}, tuple(missing))
-        found = first_differences(comparisons)
-        if found:
-            content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in found}
+        differences = first_differences(comparisons)
+        if differences:
+            content = {_key(item.rank): [_call_content(comparisons[item.rank], item.name)] for item in differences}
             _write(folder / f"diff_analyze_{time.time_ns()}.json", content)
     finally:
         for comparison in comparisons.values():
             for part in comparison.parts:
                 part.close()
-    if not found:
+    if not differences:
         alone = "" if covered.is_complete else said("in-what-was-compared")
         log.info(said("no-call-differs-by-half", alone))
-    for item in found:
+    for item in differences:
         log.info(said("first-difference-of-rank", item.rank, item.name, item.time))
-    if found:
+    if differences:
         log.info(said("what-first-difference-is", candidate, reference))
     if not covered.is_complete:
         path = write(covered, folder / f"coverage_{stamp}.json")
         log.warning(said("all-not-read-in-file", covered.sentence(), path))
-    return FirstDifferences(found, covered)
+    return FirstDifferences(differences, covered)
 
 
 def _compare_ranks(
     candidate: StrPath, reference: StrPath, progress: Callable[[str], None], missing: list[NotRead]
-) -> Iterator[tuple[str, Comparison]]:
+) -> Iterator[tuple[str, RowComparison]]:
     if not is_folder_pair(candidate, reference, ("-tp", "-gp")):
         yield Path(candidate).absolute().parent.name, _compare(candidate, reference)
         return
@@ -99,7 +99,7 @@ def _compare_ranks(
         raise DamagedDataError(joined(" ", problems))
 
 
-def _compare(candidate: StrPath, reference: StrPath) -> Comparison:
+def _compare(candidate: StrPath, reference: StrPath) -> RowComparison:
     return compare_parts(*open_pair(candidate, reference), by_statistics=True)
 
 
@@ -108,7 +108,7 @@ def _key(rank: str) -> str:
     return f"rank_{number}" if number else "rank"
 
 
-def _rank_content(comparison: Comparison) -> dict[str, Any]:
+def _rank_content(comparison: RowComparison) -> dict[str, Any]:
     """For each call whether it is the same, and its rows."""
     ours = comparison.candidate
     differ = differing_rows(comparison)
@@ -127,7 +127,7 @@ def _rank_content(comparison: Comparison) -> dict[str, Any]:
     return content
 
 
-def _call_content(comparison: Comparison, name: str) -> dict[str, Any]:
+def _call_content(comparison: RowComparison, name: str) -> dict[str, Any]:
     """What the target has of one call."""
     ours = comparison.candidate
     data: dict[str, dict[str, Any]] = {"input": {}, "output": {}}

@@ -68,13 +68,13 @@ class Format(NamedTuple):
     def render(self) -> Callable[..., Any]:
         """The renderer, imported now."""
         module, _, function = self.renderer.partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-        return found
+        renderer: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        return renderer
 
     def content(self, *results: object) -> bytes:
         """The content of the file that shows these. Texts become UTF-8."""
-        found = self.render()(*results)
-        return found if isinstance(found, bytes) else str(found).encode("utf-8", "backslashreplace")
+        rendered = self.render()(*results)
+        return rendered if isinstance(rendered, bytes) else str(rendered).encode("utf-8", "backslashreplace")
 
     def check_available(self) -> None:
         """Raises NotAvailableError if its package is not installed."""
@@ -175,8 +175,8 @@ def default_sheet(form: Form) -> Format:
 
 def sheet_format(word: str) -> Format:
     """The format of sheets with this word. Raises KeyError for any other word."""
-    found = {row.word: row for row in FORMATS if row.shows == "rows"}
-    return found[word]
+    by_word = {row.word: row for row in FORMATS if row.shows == "rows"}
+    return by_word[word]
 
 
 def flags(formats: Sequence[Format]) -> str:

@@ -14,7 +14,7 @@ from msprobe.messages import Wording, joined, said
 _ORDER = (WrongTypeError, InvalidArgumentError, InvalidPathError)
 
 
-class Arguments:
+class FunctionArguments:
     """Collects what is wrong with the arguments of one call of ``function``; :meth:`say` raises all of it."""
 
     def __init__(self, function: str) -> None:

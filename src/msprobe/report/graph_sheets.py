@@ -85,16 +85,16 @@ _KINDS = {"npy": ".npy files", "statistic": "a statistic.csv"}
 def _array_rows(ours: dict[Key, Kernel], theirs: dict[Key, Kernel]) -> list[list[Cell]]:
     rows = []
     for pair in pair_kernels(ours, theirs):
-        found = compare_array_files(*(None if kernel is None else kernel.path for kernel in _sides(pair)))
+        measured = compare_array_files(*(None if kernel is None else kernel.path for kernel in _sides(pair)))
         rows.append(
             [
                 *_names(pair),
-                *_types(found.candidate, found.reference),
-                *found.candidate.statistics,
-                *found.reference.statistics,
-                found.accuracy,
-                translated(found.message),
-                *found.measures,
+                *_types(measured.candidate, measured.reference),
+                *measured.candidate.statistics,
+                *measured.reference.statistics,
+                measured.accuracy,
+                translated(measured.message),
+                *measured.measures,
             ]
         )
     return rows
@@ -104,7 +104,7 @@ def _statistics_rows(ours: dict[Key, Kernel], theirs: dict[Key, Kernel]) -> list
     rows: list[list[Cell]] = []
     for pair in pair_kernels(ours, theirs):
         mine, partner = (None if kernel is None else kernel.side for kernel in _sides(pair))
-        found = compare_statistics(mine, partner)
+        measured = compare_statistics(mine, partner)
         left, right = mine or FileSide(), partner or FileSide()
         rows.append(
             [
@@ -112,10 +112,10 @@ def _statistics_rows(ours: dict[Key, Kernel], theirs: dict[Key, Kernel]) -> list
                 *_types(left, right),
                 *left.statistics,
                 *right.statistics,
-                found.accuracy,
-                translated(found.message),
-                *found.differences,
-                *found.relative,
+                measured.accuracy,
+                translated(measured.message),
+                *measured.differences,
+                *measured.relative,
             ]
         )
     return rows
@@ -151,16 +151,16 @@ def compare_points(
     return written
 
 
-def _point_row(pair: PointPair, found: FilePair) -> list[Cell]:
+def _point_row(pair: PointPair, files: FilePair) -> list[Cell]:
     reference = "N/A" if pair.reference is None else pair.reference.name
     return [
         pair.name,
-        *_types(found.candidate, found.reference),
-        *found.measures,
-        *found.candidate.statistics,
-        *found.reference.statistics,
-        found.accuracy,
-        translated(found.message),
+        *_types(files.candidate, files.reference),
+        *files.measures,
+        *files.candidate.statistics,
+        *files.reference.statistics,
+        files.accuracy,
+        translated(files.message),
         str([pair.candidate.name, reference]),
     ]
 

@@ -50,12 +50,12 @@ def _number(value: Any) -> str:
 def header_lines(dump: KernelFile) -> Iterator[str]:
     """What a dump file says of itself and of each tensor."""
     yield f"Op name: {clean(dump.op_name)}   Version: {clean(dump.version)}   Time: {dump.time}"
-    for one in dump.tensors:
-        facts: dict[str, object] = {"size": one.size or len(one.data)}
-        if one.role in ("input", "output"):
-            facts |= {"dtype": one.kind.name, "format": one.format, "shape": one.shape}
-            facts["original shape"] = one.original_shape
-        yield f"{one.role}.{one.index}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    for tensor in dump.tensors:
+        facts: dict[str, object] = {"size": tensor.size or len(tensor.data)}
+        if tensor.role in ("input", "output"):
+            facts |= {"dtype": tensor.kind.name, "format": tensor.format, "shape": tensor.shape}
+            facts["original shape"] = tensor.original_shape
+        yield f"{tensor.role}.{tensor.index}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
     yield from dump.notes
 
 
@@ -73,8 +73,8 @@ def array_lines(path: Path, array: Array, text_file: Path | None) -> Iterator[st
 
 
 def _row(flat: Array, start: int) -> Array:
-    found: Array = flat[start : start + _IN_A_ROW]
-    return found
+    row: Array = flat[start : start + _IN_A_ROW]
+    return row
 
 
 def summary(array: Array) -> str:
@@ -120,7 +120,7 @@ def pair_lines(
         same = (x == y) | (np.isnan(x) & np.isnan(y))
         apart[same] = 0
         wrong = ~same & ~(apart <= absolute + relative * np.abs(y))
-        dot, squares, others = (float(np.vdot(one, two).real) for one, two in ((x, y), (x, x), (y, y)))
+        dot, squares, others = (float(np.vdot(first, two).real) for first, two in ((x, y), (x, x), (y, y)))
         alike = cosine(dot, squares, others)
     # Of the size of single precision, as it has always been reported.
     yield from _table("Error Item Table", np.flatnonzero(wrong)[:shown], a, b, apart)

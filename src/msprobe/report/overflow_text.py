@@ -60,13 +60,13 @@ def _spread(node: FirstNode, width: int) -> Iterator[Line]:
         return
     yield Line("")
     yield Line(translated(said("how-it-spread")), "heading")
-    ways: dict[tuple[str, str | None], list[int | str]] = {}
-    for one in node.arrivals:
-        ways.setdefault((one.through, one.first_bad), []).append(one.rank)
-    for (through, first_bad), ranks in list(ways.items())[:_SHOWN]:
+    arrivals_by_path: dict[tuple[str, str | None], list[int | str]] = {}
+    for arrival in node.arrivals:
+        arrivals_by_path.setdefault((arrival.through, arrival.first_bad), []).append(arrival.rank)
+    for (through, first_bad), ranks in list(arrivals_by_path.items())[:_SHOWN]:
         then = said("first-to-compute-with-it", clean(first_bad)) if first_bad else ""
         yield from wrapped(
             translated(said("spread-to-rank", clean(ranks_in_words(ranks)), clean(through), then)), "  ", width
         )
-    if len(ways) > _SHOWN:
-        yield Line("  " + translated(said("more-ways", len(ways) - _SHOWN)), "dim")
+    if len(arrivals_by_path) > _SHOWN:
+        yield Line("  " + translated(said("more-ways", len(arrivals_by_path) - _SHOWN)), "dim")

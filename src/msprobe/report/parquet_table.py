@@ -32,7 +32,7 @@ def write_parquet(path: StrPath, header: Sequence[str], blocks: Iterable[Sequenc
     for block in blocks:
         for column, cells in zip(columns, block, strict=True):
             column.extend(cells)
-    series = [one for name, cells in zip(header, columns, strict=True) for one in _series(polars, name, cells)]
+    series = [series for name, cells in zip(header, columns, strict=True) for series in _series(polars, name, cells)]
     held = io.BytesIO()
     polars.DataFrame(series).write_parquet(held)
     write_atomically(path, held.getvalue(), fsync=False)
@@ -48,14 +48,14 @@ def _series(polars: Any, name: str, cells: list[Cell]) -> list[Any]:
     if not any(type(cell) in (float, int) or (isinstance(cell, str) and _is_share(cell)) for cell in cells):
         return [polars.Series(name, [None if cell is None else str(cell) for cell in cells], dtype=polars.String)]
     numbers = [_number(cell) for cell in cells]
-    found = [polars.Series(name, numbers, dtype=polars.Float64)]
+    series = [polars.Series(name, numbers, dtype=polars.Float64)]
     texts = [
         cell if number is None and isinstance(cell, str) and cell.strip() not in _NO_NUMBER else None
         for cell, number in zip(cells, numbers, strict=True)
     ]
     if any(text is not None for text in texts):
-        found.append(polars.Series(f"{name} (text)", texts, dtype=polars.String))
-    return found
+        series.append(polars.Series(f"{name} (text)", texts, dtype=polars.String))
+    return series
 
 
 def _number(cell: Cell) -> float | None:

@@ -46,7 +46,7 @@ _LIBRARY = re.compile(
 # Names of one process are no news.
 _NO_RANK = ("rank", "")
 _MOST_SETTINGS = 6
-_STATISTICS = (*((one.key, one.word) for one in TABLE), ("nan", "NaN"), ("inf", "infinite"))
+_STATISTICS = (*((statistic.key, statistic.word) for statistic in TABLE), ("nan", "NaN"), ("inf", "infinite"))
 _LISTS = {
     "candidate_alone": "only the candidate calls",
     "reference_alone": "only the reference calls",
@@ -113,7 +113,9 @@ def headline(verdict: Verdict) -> str:
         first = leading(verdict)[0]
         return said("named-at", word, place(first)) + (said("in-module", clean(first.module)) if first.module else "")
     if verdict.status == "harmless":
-        effect = next((words for one in verdict.findings if (words := no_effect_in_words(one))), "no effect measured")
+        effect = next(
+            (words for finding in verdict.findings if (words := no_effect_in_words(finding))), "no effect measured"
+        )
         return said("they-differ", word, _share(verdict.summary), effect)
     if verdict.status == "agree":
         summary = verdict.summary
@@ -185,13 +187,13 @@ def settings_apart(verdict: Verdict) -> list[str]:
     """What decides how exactly is computed, where it differs: what weighs in sentences, then each setting as
     ``torch: 2.9, in the reference 2.11``.
     """
-    found = verdict.summary.get("precision")
+    precision = verdict.summary.get("precision")
     sentences = [clean(text) for text in verdict.summary.get("precision_in_words", ())]
-    if not isinstance(found, dict):
+    if not isinstance(precision, dict):
         return sentences
     texts = [
-        said("setting-in-reference", clean(name), _set(one["candidate"]), _set(one["reference"]))
-        for name, one in found.items()
+        said("setting-in-reference", clean(name), _set(setting["candidate"]), _set(setting["reference"]))
+        for name, setting in precision.items()
     ]
     more = len(texts) - _MOST_SETTINGS
     return [*sentences, *texts[:_MOST_SETTINGS], *([said("and-more-in-verdict-json", more)] if more > 0 else [])]
@@ -247,16 +249,16 @@ def place(finding: Finding) -> str:
 
 def whereabouts(finding: Finding) -> list[tuple[str, str]]:
     """Label and text of what leads to the place: the call, its module, its place in the order of execution."""
-    found = [("where", clean(finding.where))]
+    lines = [("where", clean(finding.where))]
     if finding.entry and not finding.where.startswith(finding.entry):
-        found.append(("call", clean(finding.entry)))
+        lines.append(("call", clean(finding.entry)))
     if finding.evidence.get("side") == "reference":
-        found[-1] = (found[-1][0], said("call-of-reference", found[-1][1]))
-    if finding.module and clean(finding.module) != found[0][1]:
-        found.append(("module", clean(finding.module)))
+        lines[-1] = (lines[-1][0], said("call-of-reference", lines[-1][1]))
+    if finding.module and clean(finding.module) != lines[0][1]:
+        lines.append(("module", clean(finding.module)))
     if finding.order is not None:
-        found.append(("order", said("record-of-step", finding.order)))
-    return found
+        lines.append(("order", said("record-of-step", finding.order)))
+    return lines
 
 
 def source_of(finding: Finding) -> Frame | None:
@@ -281,17 +283,17 @@ def callers_of(finding: Finding, most: int) -> list[Frame]:
 
 def frames(stack: Sequence[str]) -> list[Frame]:
     """A call stack as it stands in a dump, innermost frame first, read and cleaned."""
-    found = []
+    parsed = []
     for text in stack:
         match = _FRAME.fullmatch(text)
         if match is None:
-            found.append(Frame(clean(text), "", "", ""))
+            parsed.append(Frame(clean(text), "", "", ""))
             continue
         code = clean(match["code"]).strip()
-        found.append(
+        parsed.append(
             Frame(clean(match["file"]), match["line"], clean(match["function"]), "" if code == "unknown" else code)
         )
-    return found
+    return parsed
 
 
 def own_frames(stack: Sequence[str], most: int) -> list[Frame]:
@@ -306,22 +308,24 @@ def evidence_rows(finding: Finding) -> list[EvidenceRow]:
     evidence = finding.evidence
     rows: list[EvidenceRow] = []
     arguments = evidence.get("arguments")
-    for one in arguments if isinstance(arguments, (list, tuple)) else ():
-        if isinstance(one, dict):
-            label = Wording("{} ({})", one.get("slot", ""), one["name"]) if one.get("name") else one.get("slot", "")
-            rows.append(EvidenceRow(clean(label), *(clean(one.get(key, "")) for key in ("candidate", "reference"))))
+    for argument in arguments if isinstance(arguments, (list, tuple)) else ():
+        if isinstance(argument, dict):
+            name, slot = argument.get("name"), argument.get("slot", "")
+            sides = (clean(argument.get(key, "")) for key in ("candidate", "reference"))
+            rows.append(EvidenceRow(clean(Wording("{} ({})", slot, name) if name else slot), *sides))
     left, right = evidence.get("candidate"), evidence.get("reference")
     if isinstance(left, dict) or isinstance(right, dict):
-        one, other = (side if isinstance(side, dict) else {} for side in (left, right))
-        rows += _tensor_rows(one, other)
-        if not one or not other:
-            plain_side = left if not one else right
+        ours, other = (side if isinstance(side, dict) else {} for side in (left, right))
+        rows += _tensor_rows(ours, other)
+        if not ours or not other:
+            plain_side = left if not ours else right
             absent = "-" if plain_side is None else clean(plain_side)
             rows = [
-                EvidenceRow(row.label, row.candidate if one else absent, row.reference if other else absent)
+                EvidenceRow(row.label, row.candidate if ours else absent, row.reference if other else absent)
                 for row in rows[:1]
             ] + [
-                EvidenceRow(row.label, row.candidate if one else "", row.reference if other else "") for row in rows[1:]
+                EvidenceRow(row.label, row.candidate if ours else "", row.reference if other else "")
+                for row in rows[1:]
             ]
     elif left is not None or right is not None:
         rows.append(EvidenceRow(clean(evidence.get("field") or evidence.get("slot") or "value"), *_two(left, right)))
@@ -335,12 +339,12 @@ def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[EvidenceRo
             values = (clean(side[key]).removeprefix("torch.") if key in side else "-" for side in (left, right))
             rows.append(EvidenceRow(key, *values))
     for key, label in _STATISTICS:
-        one, other = left.get(key), right.get(key)
-        if one is None and other is None:
+        ours, other = left.get(key), right.get(key)
+        if ours is None and other is None:
             continue
         if key in ("nan", "inf"):
-            one, other = one or 0, other or 0
-        rows.append(EvidenceRow(label, *_two(one, other)))
+            ours, other = ours or 0, other or 0
+        rows.append(EvidenceRow(label, *_two(ours, other)))
     return rows
 
 
@@ -349,9 +353,9 @@ def _two(left: Any, right: Any) -> tuple[str, str]:
     if not (_is_number(left) and _is_number(right)):
         return number(left), number(right)
     for digits in (6, 9, 12, 17):
-        one, other = number(left, digits), number(right, digits)
-        if one != other or left == right:
-            return one, other
+        ours, other = number(left, digits), number(right, digits)
+        if ours != other or left == right:
+            return ours, other
     return repr(left), repr(right)
 
 
@@ -404,25 +408,23 @@ def _all_in(value: Any, message: str) -> bool:
 
 def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     result = evidence.get("difference")
-    found = result if result is not None else evidence.get("relative_difference")
-    if not isinstance(found, (int, float)) or _of_whole_numbers(evidence):
+    size = result if result is not None else evidence.get("relative_difference")
+    if not isinstance(size, (int, float)) or _has_whole_numbers(evidence):
         return []
     explained, arrived = evidence.get("explained"), evidence.get("inputs_differ_by")
-    if not math.isfinite(found) and not ("candidate" in evidence or "reference" in evidence):
+    if not math.isfinite(size) and not ("candidate" in evidence or "reference" in evidence):
         return []  # nothing was measured: it is led back from a call that comes later
-    if not math.isfinite(found):
+    if not math.isfinite(size):
         return ["the difference cannot be measured: NaN or infinities at different places, or different shapes"]
-    if found == 0.0:
+    if size == 0.0:
         return ["all statistics are equal, but the values differ"] if explained is None else []
-    text = said("result-differs-by", short(found)) if result is not None else ""
-    text = text or said(
-        "relative-difference-at-least", "at least " if evidence.get("lower_bound") else "", short(found)
-    )
+    text = said("result-differs-by", short(size)) if result is not None else ""
+    text = text or said("relative-difference-at-least", "at least " if evidence.get("lower_bound") else "", short(size))
     if isinstance(explained, (int, float)):
         with_inputs = isinstance(arrived, (int, float)) and bool(arrived)
         text += said("inputs-explain" if with_inputs else "rounding-explains", short(explained))
-        if 0 < explained < found:
-            text += said("times-the-limit", _times(found / explained))
+        if 0 < explained < size:
+            text += said("times-the-limit", _times(size / explained))
     lines = [text]
     if isinstance(arrived, (int, float)) and "arguments" not in evidence:
         same = "all statistics of its inputs are" if "inputs_agree_by" in evidence else "its inputs are"
@@ -430,7 +432,7 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _of_whole_numbers(evidence: dict[str, Any]) -> bool:
+def _has_whole_numbers(evidence: dict[str, Any]) -> bool:
     # Whole numbers have no rounding; their difference is 1 by definition.
     left = evidence.get("candidate")
     return isinstance(left, dict) and any(word in str(left.get("dtype")).lower() for word in ("int", "bool"))
@@ -487,19 +489,21 @@ def alike(findings: Sequence[Finding]) -> list[Alike]:
         rank = isinstance(finding.rank, int) or finding.rank
         key = (finding.kind, finding.harmless, finding.direction, finding.step, rank, where)
         groups.setdefault(key, []).append(finding)
-    found = []
+    rows = []
     for group in groups.values():
-        ranks = {one.rank for one in group if isinstance(one.rank, int)}.union(*(one.ranks for one in group))
-        count = sum(max(len(one.ranks), 1) for one in group)
+        ranks = {finding.rank for finding in group if isinstance(finding.rank, int)}.union(
+            *(finding.ranks for finding in group)
+        )
+        count = sum(max(len(finding.ranks), 1) for finding in group)
         # The first finding of all may stand by itself.
-        is_cut = len(findings) + 1 >= MOST_FINDINGS and not any(one.ranks for one in group)
-        found.append(Alike(group[0], count, tuple(sorted(ranks)), is_cut))
-    return found
+        is_cut = len(findings) + 1 >= MOST_FINDINGS and not any(finding.ranks for finding in group)
+        rows.append(Alike(group[0], count, tuple(sorted(ranks)), is_cut))
+    return rows
 
 
 def grouped(findings: Sequence[Finding]) -> list[Alike]:
     """All findings of a verdict as they are shown: the first by itself, what is alike among the others once."""
-    return [Alike(one, max(len(one.ranks), 1), one.ranks) for one in findings[:1]] + alike(findings[1:])
+    return [Alike(finding, max(len(finding.ranks), 1), finding.ranks) for finding in findings[:1]] + alike(findings[1:])
 
 
 def listed(value: Any, most: int = SHOWN) -> str:

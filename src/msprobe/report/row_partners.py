@@ -17,8 +17,8 @@ from msprobe.store.part import DumpPart
 def find_by_mappings(mappings: Mappings, generated: Callable[[DataMapping], None] = lambda mapping: None) -> FindNames:
     """Rows answer to those that mappings name. ``generated`` is given the data mapping that layers come to."""
 
-    def find(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
-        applied = apply_mappings(mappings, ours, theirs, one, other)
+    def find(ours: Rows, theirs: Rows, our_part: DumpPart, other: DumpPart) -> NameMapping:
+        applied = apply_mappings(mappings, ours, theirs, our_part, other)
         if applied.generated is not None:
             generated(applied.generated)
         return applied.names
@@ -31,24 +31,26 @@ def find_as_verdict(mappings: Mappings) -> FindNames:
     where it pairs none. ``mappings`` of functions and modules serve it, and a pair of a data mapping is the last word.
     """
 
-    def find(ours: Rows, theirs: Rows, one: DumpPart, other: DumpPart) -> NameMapping:
+    def find(ours: Rows, theirs: Rows, our_part: DumpPart, other: DumpPart) -> NameMapping:
         from msprobe.diagnose.pairing.rows import partners_of_verdict  # few comparisons need it
 
         by_hand = {} if mappings.data is None else pairs_by_hand(mappings.data, ours, theirs)
-        partners = partners_of_verdict(ours, theirs, (one, other), replace(mappings, data=None))
+        partners = partners_of_verdict(ours, theirs, (our_part, other), replace(mappings, data=None))
         # Of a few calls by themselves a verdict may judge none; then names are all there is.
         return NameMapping(partners.get if partners else None, by_hand, views=True)
 
     return find
 
 
-def records_as_verdict(one: DumpPart, other: DumpPart) -> Mapping[str, str]:
+def records_as_verdict(our_part: DumpPart, other: DumpPart) -> Mapping[str, str]:
     """The records that answer to each other as the verdict pairs them; saved variables, which it does not compare, by
     name.
     """
     from msprobe.diagnose.pairing.rows import records_of_verdict  # few comparisons need it
 
-    return {name: name for name in one.names()} if one.kind == "debug" else records_of_verdict(one, other)
+    return (
+        {name: name for name in our_part.names()} if our_part.kind == "debug" else records_of_verdict(our_part, other)
+    )
 
 
 def crosses_frameworks(first: DumpPart, second: DumpPart) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from msprobe import log
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.mapping import Mappings
 from msprobe.compare.problems import ComparisonError
 from msprobe.compare.table import table_of
@@ -86,7 +86,7 @@ def _name(dump: Dump) -> str:
     return f"{step}_{rank}".lstrip("_")
 
 
-def _compare(first: DumpPart, second: DumpPart, wanted: WantedTables, threads: int) -> Comparison:
+def _compare(first: DumpPart, second: DumpPart, wanted: WantedTables, threads: int) -> RowComparison:
     find_names = None
     if wanted.mappings.layer is None and names_differ(first, second):
         find_names = find_as_verdict(wanted.mappings)
@@ -102,7 +102,7 @@ def _compare(first: DumpPart, second: DumpPart, wanted: WantedTables, threads: i
     )
 
 
-def _write(comparison: Comparison, wanted: WantedTables, name: str) -> Iterator[Path]:
+def _write(comparison: RowComparison, wanted: WantedTables, name: str) -> Iterator[Path]:
     part = comparison.parts[0]
     stacks = part.stack if any(part.stack(entry) for entry in part.names()) else None
     make_folder(wanted.folder)

@@ -59,18 +59,18 @@ def _sheet(rows: Sequence[tuple[ArrayPlace, SingleMeasures]]) -> Sheet:
     return Sheet("Sheet1", COLUMNS, [columns], len(cells))
 
 
-def _cells(place: ArrayPlace, found: SingleMeasures) -> tuple[Cell, ...]:
+def _cells(place: ArrayPlace, measures: SingleMeasures) -> tuple[Cell, ...]:
     return (
         place.step,
         place.rank,
         place.micro_step,
         place.id,
-        str(list(found.shape1)),
-        str(list(found.shape2)),
-        found.equal_share,
-        found.first_difference,
-        found.largest_error,
-        found.largest_relative_error,
-        found.share_within_thousandth,
-        found.share_within_hundredth,
+        str(list(measures.shape1)),
+        str(list(measures.shape2)),
+        measures.equal_share,
+        measures.first_difference,
+        measures.largest_error,
+        measures.largest_relative_error,
+        measures.share_within_thousandth,
+        measures.share_within_hundredth,
     )

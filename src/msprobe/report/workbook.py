@@ -197,12 +197,12 @@ class _Shown:
         for value in column:
             # 1, 1.0 and True are one key, so only texts are remembered.
             if type(value) is str:
-                found = known.get(value)
-                if found is None:
-                    found = known[value] = _text_cell(value)
+                text_of_cell = known.get(value)
+                if text_of_cell is None:
+                    text_of_cell = known[value] = _text_cell(value)
             else:
-                found = _text_cell("") if value is None else _number_cell(value)
-            cells.append(found)
+                text_of_cell = _text_cell("") if value is None else _number_cell(value)
+            cells.append(text_of_cell)
         return cells
 
 
@@ -233,12 +233,12 @@ def _text_cell(text: str) -> str:
 
 def _letters(number: int) -> str:
     """The name of a column: A, B, ..., Z, AA."""
-    found = ""
+    letters = ""
     number += 1
     while number:
         number, rest = divmod(number - 1, 26)
-        found = chr(65 + rest) + found
-    return found
+        letters = chr(65 + rest) + letters
+    return letters
 
 
 def _frame(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -56,8 +56,8 @@ def result_html(headline: str, tone: str, about: Sequence[str], findings: Sequen
 
 def cell(value: Any) -> str:
     """A value in a cell."""
-    found = shown(value)
-    return escape(found if len(found) <= _MOST_TEXT else f"{found[:_MOST_TEXT]}...")
+    content = shown(value)
+    return escape(content if len(content) <= _MOST_TEXT else f"{content[:_MOST_TEXT]}...")
 
 
 def shown(value: Any) -> str:

@@ -53,7 +53,7 @@ class Tensor:
 
     def _key(self) -> tuple[Any, ...]:
         """All but the dump that it is of."""
-        return tuple(getattr(self, one.name) for one in fields(self) if one.compare)
+        return tuple(getattr(self, column.name) for column in fields(self) if column.compare)
 
     @property
     def values(self) -> npt.NDArray[np.generic] | None:
@@ -62,8 +62,8 @@ class Tensor:
         """
         if self.file is None or self._part is None:
             return None
-        found: npt.NDArray[np.generic] | None = self._part.array(self.file)
-        return found
+        array: npt.NDArray[np.generic] | None = self._part.array(self.file)
+        return array
 
 
 class Record:
@@ -112,10 +112,10 @@ class Record:
         return self._leaves
 
     def __getitem__(self, slot: str) -> Tensor:
-        found = self.tensors
-        if slot not in found:
-            raise KeyError(said("record-without-tensor", self.name, slot, ", ".join(found) or "none"))
-        return found[slot]
+        tensors = self.tensors
+        if slot not in tensors:
+            raise KeyError(said("record-without-tensor", self.name, slot, ", ".join(tensors) or "none"))
+        return tensors[slot]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.name == other.name and same_values(self._content, other._content)
@@ -128,14 +128,16 @@ class Record:
 
     def _repr_html_(self) -> str:
         tensors = list(self.tensors.values())
-        further = [one.word for one in FURTHER if any(one.word in tensor.further for tensor in tensors)]
+        further = [
+            statistic.word for statistic in FURTHER if any(statistic.word in tensor.further for tensor in tensors)
+        ]
         rows = [
             [
-                *(one.slot, one.dtype, "" if one.shape is None else list(one.shape)),
-                *(getattr(one, word) for word in USUAL_WORDS),
-                *(one.further.get(word) for word in further),
+                *(statistic.slot, statistic.dtype, "" if statistic.shape is None else list(statistic.shape)),
+                *(getattr(statistic, word) for word in USUAL_WORDS),
+                *(statistic.further.get(word) for word in further),
             ]
-            for one in tensors
+            for statistic in tensors
         ]
         names = ("tensor", "dtype", "shape", *USUAL_WORDS, *further)
         return table_html(names, rows[:_SHOWN], more_rows(_SHOWN, len(rows)), self.name)
@@ -168,7 +170,7 @@ def _tensor(slot: str, leaf: dict[str, Any], part: DumpPart) -> Tensor:
         requires_grad=grad if isinstance(grad, bool) else None,
         digest=digest if isinstance(digest, str) else None,
         file=file if isinstance(file, str) and file != "-1" else None,
-        further={one.word: _statistic(leaf[one.key]) for one in FURTHER if one.key in leaf},
+        further={statistic.word: _statistic(leaf[statistic.key]) for statistic in FURTHER if statistic.key in leaf},
         _part=part,
     )
 

@@ -46,36 +46,36 @@ class Part(Tabular, Mapping[str, Record]):
     @property
     def framework(self) -> str | None:
         """What recorded it: ``pytorch``, ``mindspore``; None if the dump does not say."""
-        found = self._part.header.get("framework")
-        return found if isinstance(found, str) else None
+        framework = self._part.header.get("framework")
+        return framework if isinstance(framework, str) else None
 
     @property
     def table(self) -> Table:
         """All tensors, one row for each; ``table.meanings`` says what the columns hold."""
-        found = self._part.tensors()
+        tensors = self._part.tensors()
         numbers = {
             name: [
                 None if nulls & bit else value
-                for value, nulls in zip(getattr(found, name).tolist(), found.nulls.tolist(), strict=True)
+                for value, nulls in zip(getattr(tensors, name).tolist(), tensors.nulls.tolist(), strict=True)
             ]
             for name, bit in _STATISTICS.items()
         }
-        for column in found.further:
+        for column in tensors.further:
             numbers[column.statistic.word] = [
                 value if known else None
                 for value, known in zip(column.values.tolist(), column.known.tolist(), strict=True)
             ]
-        meaning = TENSORS | meanings(column.statistic for column in found.further)
-        modules = {entry: module_of(self._part, entry) for entry in dict.fromkeys(found.entry)}
+        meaning = TENSORS | meanings(column.statistic for column in tensors.further)
+        modules = {entry: module_of(self._part, entry) for entry in dict.fromkeys(tensors.entry)}
         return Table(
             {
-                "record": found.entry,
-                "module": [modules[entry] for entry in found.entry],
-                "slot": found.slot,
-                "dtype": [dtype.removeprefix("torch.") for dtype in found.dtype],
-                "shape": [None if shape is None else str(list(shape)) for shape in found.shape],
+                "record": tensors.entry,
+                "module": [modules[entry] for entry in tensors.entry],
+                "slot": tensors.slot,
+                "dtype": [dtype.removeprefix("torch.") for dtype in tensors.dtype],
+                "shape": [None if shape is None else str(list(shape)) for shape in tensors.shape],
                 **numbers,
-                "digest": [one or other for one, other in zip(found.digest, found.md5, strict=True)],
+                "digest": [digest or other for digest, other in zip(tensors.digest, tensors.md5, strict=True)],
             },
             "tensors",
             meaning,
@@ -152,7 +152,7 @@ class Run:
         columns: dict[str, list[Any]] = {"step": [step for step, _ in places]}
         columns["rank"] = rank_column([rank for _, rank in places])
         for number, name in enumerate(("loss", "gradient_norm", "weight_norm")):
-            columns[name] = [found[number] for found in sizes]
+            columns[name] = [size[number] for size in sizes]
         return Table(columns, "steps", STEPS)
 
     def __getitem__(self, place: int | tuple[int | None, int | str]) -> Part:

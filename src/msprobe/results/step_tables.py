@@ -65,7 +65,7 @@ def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
     def sizes(column: str) -> list[float | None]:
         return [math.inf if size == NO_SIZE else size for size in of(column)]
 
-    found: dict[str, list[Any]] = {
+    columns: dict[str, list[Any]] = {
         "name": [names[row][0] for row in rows],
         "reference_name": [names[row][1] for row in rows],
         "module": [modules[row] for row in rows],
@@ -81,7 +81,7 @@ def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
         "not_finite": [bool(flags & (IS_NOT_FINITE | IS_MASK)) for flags in of("flags")],
         "finding": [named[row] for row in rows],
     }
-    return Table(found, "calls", CALLS, _worst_first(found, "output_delta"))
+    return Table(columns, "calls", CALLS, _worst_first(columns, "output_delta"))
 
 
 def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
@@ -89,7 +89,7 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
     place = source.place(index)
     names, modules = _names(place), _modules(place)
     named = _named_by(source, index, names, findings)
-    found: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
+    columns: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
     numbers = []
     for row, tensor in source.tensors(index):
         sides = [tensor[side] or {} for side in ("candidate", "reference")]
@@ -112,22 +112,22 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
                 value = side.get(name)
                 values[f"{prefix}{name}"] = _SIZES[value] if isinstance(value, str) else value
         for name, value in values.items():
-            found[name].append(value)
+            columns[name].append(value)
         numbers.append(named[row] if tensor["group"] == "output" else None)
-    return Table(found, "tensors", TENSOR_PAIRS, _worst_first({**found, "finding": numbers}, "difference"))
+    return Table(columns, "tensors", TENSOR_PAIRS, _worst_first({**columns, "finding": numbers}, "difference"))
 
 
 def step_table(candidate: Dump, reference: Dump) -> Table:
     """Loss, gradients and weights of all steps and ranks of both sides."""
-    found: dict[str, list[Any]] = {name: [] for name in STEP_PAIRS}
+    columns: dict[str, list[Any]] = {name: [] for name in STEP_PAIRS}
     for place in places_of(candidate, reference):
-        found["step"].append(place.step)
-        found["rank"].append(place.rank)
+        columns["step"].append(place.step)
+        columns["rank"].append(place.rank)
         for prefix, dump, at in (("", candidate, place.candidate), ("reference_", reference, place.reference)):
             sizes = sizes_of(dump, *at) if at is not None else (None, None, None)
             for name, size in zip(("loss", "gradient_norm", "weight_norm"), sizes, strict=True):
-                found[f"{prefix}{name}"].append(size)
-    return Table({**found, "rank": rank_column(found["rank"])}, "steps", STEP_PAIRS)
+                columns[f"{prefix}{name}"].append(size)
+    return Table({**columns, "rank": rank_column(columns["rank"])}, "steps", STEP_PAIRS)
 
 
 def _is_at(source: Dumps, number: int, step: int | None, rank: int | str | None) -> bool:
@@ -155,10 +155,10 @@ def _names(place: dict[str, Any]) -> list[tuple[str | None, str | None]]:
 
 def _modules(place: dict[str, Any]) -> list[str | None]:
     """The module that each row is a pass of, or runs in. A parent stands before its children."""
-    found: list[str | None] = []
+    modules: list[str | None] = []
     for name, parent in zip(place["names"], place["parents"], strict=True):
-        found.append(read_name(name).path or (found[parent] if parent >= 0 else None))
-    return found
+        modules.append(read_name(name).path or (modules[parent] if parent >= 0 else None))
+    return modules
 
 
 def _inside(place: dict[str, Any], row: int) -> str | None:
@@ -183,11 +183,11 @@ def _named_by(
 def _worst_first(columns: dict[str, list[Any]], size: str) -> list[int]:
     """Rows that a finding names, in the order of findings, then what differs: by status, the largest first."""
     weights = {status: weight for weight, status in enumerate(_WORST)}
-    found = []
+    places = []
     for number, (finding, status, apart) in enumerate(
         zip(columns["finding"], columns["status"], columns[size], strict=True)
     ):
         if finding is not None or status in weights:
             first = (0, finding) if finding is not None else (1, weights[status])
-            found.append((*first, -(apart or 0.0), number))
-    return [one[-1] for one in sorted(found)]
+            places.append((*first, -(apart or 0.0), number))
+    return [row[-1] for row in sorted(places)]

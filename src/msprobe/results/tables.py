@@ -69,14 +69,16 @@ class Table:
             ]
         places = {number: place for place, number in enumerate(kept)}
         columns = {name: [column[number] for number in kept] for name, column in self._columns.items()}
-        return Table(columns, self.title, self.meanings, [places[one] for one in self.leading if one in places])
+        return Table(
+            columns, self.title, self.meanings, [places[number] for number in self.leading if number in places]
+        )
 
     def in_module(self, path: str) -> Table:
         """The rows of a module and of all that runs in it: ``in_module("layers.3")`` has ``layers.3.mlp``, and not
         ``layers.30``. Raises InvalidInputError for a table that has no column ``module``.
         """
         below = f"{path}."
-        return self.where(module=lambda one: one is not None and (one == path or one.startswith(below)))
+        return self.where(module=lambda module: module is not None and (module == path or module.startswith(below)))
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
         if name not in self._columns:
@@ -106,8 +108,8 @@ class Table:
         cells = [["", *(str(number) for number in numbers)]]
         for name, column in self._columns.items():
             texts = [shown(column[number]) for number in numbers]
-            cells.append([name, *(one if len(one) <= _WIDEST else f"{one[: _WIDEST - 3]}..." for one in texts)])
-        padded = [[one.ljust(max(map(len, column))) for one in column] for column in cells]
+            cells.append([name, *(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..." for text in texts)])
+        padded = [[text.ljust(max(map(len, column))) for text in column] for column in cells]
         lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
         return "\n".join([*lines, *self._line_of_the_others(len(numbers))])
 
@@ -128,12 +130,12 @@ class Table:
 
     def _first_numbers(self) -> list[int]:
         """The numbers of the rows that are shown."""
-        found = dict.fromkeys(self.leading[:_SHOWN])
+        numbers = dict.fromkeys(self.leading[:_SHOWN])
         for number in range(len(self)):
-            if len(found) >= _SHOWN:
+            if len(numbers) >= _SHOWN:
                 break
-            found.setdefault(number)
-        return list(found)
+            numbers.setdefault(number)
+        return list(numbers)
 
     def _line_of_the_others(self, count: int) -> list[str]:
         if count >= len(self):
@@ -178,13 +180,13 @@ def rank_column(ranks: Sequence[int | str | None]) -> list[int | str | None]:
     return list(ranks)
 
 
-def same_values(one: Any, other: Any) -> bool:
+def same_values(first: Any, other: Any) -> bool:
     """True if two results hold the same; a NaN is the same as another."""
-    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
-        return len(one) == len(other) and all(map(same_values, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same_values(one[key], other[key]) for key in one)
-    return bool(one is other or one == other or (one != one and other != other))
+    if isinstance(first, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(first) == len(other) and all(map(same_values, first, other))
+    if isinstance(first, dict) and isinstance(other, dict):
+        return first.keys() == other.keys() and all(same_values(first[key], other[key]) for key in first)
+    return bool(first is other or first == other or (first != first and other != other))
 
 
 def _package(name: str) -> Any:

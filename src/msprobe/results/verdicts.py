@@ -76,7 +76,9 @@ class _Findings(Tabular):
     @property
     def table(self) -> Table:
         """The findings, one row for each; ``table.meanings`` says what the columns hold."""
-        columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in self.findings] for name in FINDINGS}
+        columns: dict[str, list[Any]] = {
+            name: [getattr(finding, name) for finding in self.findings] for name in FINDINGS
+        }
         return Table({**columns, "rank": rank_column(columns["rank"])}, "findings", FINDINGS)
 
     if TYPE_CHECKING:
@@ -181,7 +183,7 @@ class Comparison(_Findings, diagnosed.Verdict):
         about = (f"candidate {self.candidate}", f"reference {self.reference}", *phrases.further_notes(self))
         findings = phrases.leading(self)
         groups = phrases.grouped(findings)
-        blocks = [_block(one.first, console.finding_lines(one.first), one) for one in groups[:_SHOWN]]
+        blocks = [_block(group.first, console.finding_lines(group.first), group) for group in groups[:_SHOWN]]
         return result_html(self.headline + _more(self.findings, groups), _TONES[self.status], about, blocks)
 
 
@@ -204,7 +206,7 @@ class CheckedRun(_Findings, CheckResult):
         return check_text.check_text(self).rstrip()
 
     def _repr_html_(self) -> str:
-        blocks = [_block(one, check_text.finding_lines(one)) for one in self.findings[:_SHOWN]]
+        blocks = [_block(finding, check_text.finding_lines(finding)) for finding in self.findings[:_SHOWN]]
         about = (f"dump {self.dump}", *self.unread, *self.notes)
         return result_html(self.headline + _more(self.findings, self.findings), _TONES[self.status], about, blocks)
 
@@ -233,15 +235,17 @@ def compare(
 
     left, right, *healthy = open_dumps((candidate, reference) if noise is None else (candidate, reference, noise))
 
-    def run(one: StrPath, other: StrPath) -> diagnosed.Verdict:
+    def run(first: StrPath, other: StrPath) -> diagnosed.Verdict:
         second = healthy[0] if healthy else None
-        return compare_runs(one, other, progress, noise=second, layout=layout, jobs=jobs)
+        return compare_runs(first, other, progress, noise=second, layout=layout, jobs=jobs)
 
-    verdict, one, other = readable_verdict(lambda one, other: compared(one, other, progress, run), left, right)
+    verdict, first, other = readable_verdict(lambda first, other: compared(first, other, progress, run), left, right)
     values = _values(verdict)
     # Paths as they were given: what could be read of them is in the notes.
     values |= {"candidate": str(candidate), "reference": str(reference)}
-    return Comparison(**values, noise=None if noise is None else str(noise), _dumps=(open_dump(one), open_dump(other)))
+    return Comparison(
+        **values, noise=None if noise is None else str(noise), _dumps=(open_dump(first), open_dump(other))
+    )
 
 
 def check(
@@ -261,12 +265,14 @@ def check(
     for word, names in (("only", only), ("skip", skip)):
         if isinstance(names, str) or not isinstance(names, Collection):
             raise InvalidInputError(said("names-of-checks-wrong", word, names))
-    unknown = [name for name in (*only, *skip) if name not in {one.name for one in CHECKS}]
+    unknown = [name for name in (*only, *skip) if name not in {known_check.name for known_check in CHECKS}]
     if unknown:
         raise InvalidInputError(
-            said("no-such-checks", ", ".join(map(repr, unknown)), ", ".join(one.name for one in CHECKS))
+            said("no-such-checks", ", ".join(map(repr, unknown)), ", ".join(known_check.name for known_check in CHECKS))
         )
-    chosen = [one for one in CHECKS if (not only or one.name in only) and one.name not in skip]
+    chosen = [
+        known_check for known_check in CHECKS if (not only or known_check.name in only) and known_check.name not in skip
+    ]
     if not chosen:
         raise InvalidInputError(said("no-check-left"))
     return CheckedRun(**_values(check_run(dump, chosen, progress)))
@@ -274,11 +280,12 @@ def check(
 
 def _values(result: Any) -> dict[str, Any]:
     """The fields of a result, with findings that put themselves into words."""
-    found = {one.name: getattr(result, one.name) for one in fields(result)}
-    found["findings"] = tuple(
-        Finding(**{one.name: getattr(finding, one.name) for one in fields(finding)}) for finding in result.findings
+    values = {column.name: getattr(result, column.name) for column in fields(result)}
+    values["findings"] = tuple(
+        Finding(**{column.name: getattr(finding, column.name) for column in fields(finding)})
+        for finding in result.findings
     )
-    return found
+    return values
 
 
 def _lines(finding: diagnosed.Finding) -> list[console.Line]:

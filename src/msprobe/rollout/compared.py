@@ -19,7 +19,7 @@ MOST_ADDED_UP = {False: 10 * ROUNDING_OF_FLOAT32, True: 10 * ROUNDING_OF_HALF}
 
 
 @dataclass
-class Operator:
+class ComparedOperator:
     """All calls of a module, each side against the trainer's operator in float64.
 
     ``bits``: share of elements equal on both sides. ``engine``, ``trainer``: the largest deviation of a row, in units
@@ -50,7 +50,7 @@ class Operator:
         """How far rows are scaled as a whole, over what rounding of their elements and the trainer's own do to that."""
         if not self.rows:
             return 0.0
-        mine, theirs = (one / self.rows for one in self.slopes)
+        mine, theirs = (slope / self.rows for slope in self.slopes)
         return float((mine / max(1.0, theirs)) ** 0.5)
 
     @property
@@ -62,8 +62,8 @@ class Operator:
     def as_json(self) -> dict[str, Any]:
         """For ``rollout.json``."""
         sides = {"engine": self.engine, "trainer": self.trainer}
-        numbers = {name: one for name, one in vars(self).items() if not isinstance(one, tuple)}
-        both = {name: {"units": one[0], "bias": one[1]} for name, one in sides.items()}
+        numbers = {name: value for name, value in vars(self).items() if not isinstance(value, tuple)}
+        both = {name: {"units": side[0], "bias": side[1]} for name, side in sides.items()}
         return {**numbers, **both, "scaled": self.scaled, "nearer": self.nearer}
 
 
@@ -71,16 +71,16 @@ class Operator:
 class RolloutAnswer:
     """``contract``: of the log-probs, where the engine gave any. ``findings``: of weights and operators, in order.
 
-    ``operators``: a line for each module. ``of_logits``: the engine's log-probs are those of its recorded logits.
+    ``operators``: a line for each module. ``judges_logits``: the engine's log-probs are those of its recorded logits.
     ``is_half``: they were computed in a half type.
     """
 
     contract: Contract | None = None
     findings: list[RolloutFinding] = field(default_factory=list)
     weights: int = 0
-    operators: dict[str, Operator] = field(default_factory=dict)
+    operators: dict[str, ComparedOperator] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
-    of_logits: bool = False
+    judges_logits: bool = False
     is_half: bool = True
 
     @property
@@ -92,17 +92,17 @@ class RolloutAnswer:
         """
         own_keys = not any(line.stand_in for line in self.operators.values())
         given = self.contract is None or self.contract.measures.mean <= MOST_ADDED_UP[self.is_half]
-        return bool(self.operators) and own_keys and self.coverage.is_complete and self.of_logits and given
+        return bool(self.operators) and own_keys and self.coverage.is_complete and self.judges_logits and given
 
     @property
     def all_findings(self) -> list[RolloutFinding]:
         """In the order in which they decide: contract, weights, operators, and what may be their effect."""
         given = list(self.contract.findings) if self.contract is not None else []
-        effects = (*_EFFECTS, *_OF_OTHER_LOGITS) if self.of_logits and self.findings else _EFFECTS
-        causes = [one for one in given if one.name not in effects]
+        effects = (*_EFFECTS, *_OF_OTHER_LOGITS) if self.judges_logits and self.findings else _EFFECTS
+        causes = [finding for finding in given if finding.name not in effects]
         if not causes and not self.findings and self.only_rounding:
             return []
-        return [*causes, *self.findings, *(one for one in given if one.name in effects)]
+        return [*causes, *self.findings, *(finding for finding in given if finding.name in effects)]
 
     @property
     def status(self) -> RolloutStatus:

@@ -50,7 +50,7 @@ class RolloutFinding:
 
 
 @dataclass(frozen=True)
-class Measures:
+class LogProbMeasures:
     """Differences engine - trainer of the log-probs of all tokens that count.
 
     ``k3``: the mean of r - 1 - log r with r = exp(trainer - engine), an estimate of the divergence (Schulman, 2020).
@@ -75,9 +75,9 @@ class Contract:
 
     status: RolloutStatus
     findings: tuple[RolloutFinding, ...]
-    measures: Measures
+    measures: LogProbMeasures
     coverage: Coverage
-    decode: Measures | None = None
+    decode: LogProbMeasures | None = None
 
     @property
     def exit_code(self) -> int:
@@ -95,7 +95,7 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
     findings += _same_tokens(pairs)
     findings += _same_masks(pairs)
     findings += _same_versions(pairs)
-    broken = {name for one in findings if one.name in _BREAK for name in one.responses}
+    broken = {name for finding in findings if finding.name in _BREAK for name in finding.responses}
     sound = [pair for pair in pairs if pair[0].name not in broken]
     findings += _finite(sound)
     measures = measured(sound)
@@ -107,7 +107,7 @@ def hold(engine: Responses, trainer: Responses, prefill: Responses | None = None
         # Below, decode and prefill may have kernels of their own, whose rounding differs: the measures are shown.
         if decode.mean > ROUNDING_OF_HALF:
             findings.append(RolloutFinding("decode-and-prefill-differ", (), _numbers(decode)))
-    findings += _of_values(sound, measures)
+    findings += _value_findings(sound, measures)
     for side in (engine, trainer, *([prefill] if prefill is not None else [])):
         not_read += [NotRead(said("of-file", what, side.path), why) for what, why in side.unread]
     coverage = Coverage({"responses": len(pairs), "tokens": measures.tokens}, tuple(dict.fromkeys(not_read)))
@@ -125,23 +125,23 @@ _BREAK = ("tokens-differ", "tokens-shifted")
 def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[RolloutFinding], list[NotRead]]:
     left_out: list[NotRead] = []
     if engine.is_named and trainer.is_named:
-        by_name = {one.name: one for one in trainer.rows}
-        pairs = [(one, by_name[one.name]) for one in engine.rows if one.name in by_name]
+        by_name = {row.name: row for row in trainer.rows}
+        pairs = [(row, by_name[row.name]) for row in engine.rows if row.name in by_name]
         if pairs:
-            names = {one.name for one, _ in pairs}
+            names = {row.name for row, _ in pairs}
             for side in (engine, trainer):
-                lone = [one.name for one in side.rows if one.name not in names]
+                lone = [row.name for row in side.rows if row.name not in names]
                 if lone:
                     left_out.append(NotRead(said("of-file", _names(lone), side.path), said("other-file-lacks-it")))
             return pairs, [], left_out
     by_tokens: dict[bytes, list[int]] = {}
-    for place, one in enumerate(trainer.rows):
-        if one.tokens is not None:
-            by_tokens.setdefault(one.tokens.tobytes(), []).append(place)
+    for place, row in enumerate(trainer.rows):
+        if row.tokens is not None:
+            by_tokens.setdefault(row.tokens.tobytes(), []).append(place)
     count = min(len(engine.rows), len(trainer.rows))
     places: list[int] = []
-    for place, one in enumerate(engine.rows):
-        same = by_tokens.get(one.tokens.tobytes(), []) if one.tokens is not None else []
+    for place, row in enumerate(engine.rows):
+        same = by_tokens.get(row.tokens.tobytes(), []) if row.tokens is not None else []
         places.append(place if place in same or not same else same[0])
     moved = [place for place, other in enumerate(places[:count]) if other != place]
     findings = []
@@ -157,9 +157,9 @@ def _paired(engine: Responses, trainer: Responses) -> tuple[list[Pair], list[Rol
         places = list(range(count))
     if len(engine.rows) != len(trainer.rows):
         more = engine if len(engine.rows) > count else trainer
-        lone = [one.name for one in more.rows[count:]]
+        lone = [row.name for row in more.rows[count:]]
         left_out.append(NotRead(said("of-file", _names(lone), more.path), said("other-file-is-shorter")))
-    pairs = [(engine.rows[one], trainer.rows[other]) for one, other in enumerate(places[: len(engine.rows)])]
+    pairs = [(engine.rows[number], trainer.rows[other]) for number, other in enumerate(places[: len(engine.rows)])]
     return pairs, findings, left_out
 
 
@@ -174,26 +174,26 @@ def _names(names: Sequence[str]) -> str:
 def _same_tokens(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     ended, differ, shifted = [], [], []
     first: dict[str, Any] = {}
-    for one, other in pairs:
-        if one.tokens is None or other.tokens is None:
-            if len(one.log_probs) != len(other.log_probs):
-                differ.append(one.name)
-                first = first or {"engine_length": len(one.log_probs), "trainer_length": len(other.log_probs)}
+    for response, other in pairs:
+        if response.tokens is None or other.tokens is None:
+            if len(response.log_probs) != len(other.log_probs):
+                differ.append(response.name)
+                first = first or {"engine_length": len(response.log_probs), "trainer_length": len(other.log_probs)}
             continue
-        mine, theirs = one.tokens, other.tokens
+        mine, theirs = response.tokens, other.tokens
         if np.array_equal(mine, theirs):
             continue
         short, long = sorted((mine, theirs), key=len)
         if len(long) == len(short) + 1 and np.array_equal(long[:-1], short):
-            ended.append((one.name, "trainer" if len(theirs) < len(mine) else "engine", int(long[-1])))
+            ended.append((response.name, "trainer" if len(theirs) < len(mine) else "engine", int(long[-1])))
             continue
         count = min(len(mine), len(theirs))
         if count > FEWEST and any(
             np.array_equal(mine[a : count - b], theirs[b : count - a]) for a, b in ((1, 0), (0, 1))
         ):
-            shifted.append(one.name)
+            shifted.append(response.name)
             continue
-        differ.append(one.name)
+        differ.append(response.name)
         if not first:
             place = next((at for at in range(count) if mine[at] != theirs[at]), count)
             first = {
@@ -221,21 +221,21 @@ def _same_tokens(pairs: Sequence[Pair]) -> list[RolloutFinding]:
 def _same_masks(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     last, other_places = [], []
     tokens = 0
-    for one, other in pairs:
-        count = min(len(one.log_probs), len(other.log_probs))
-        masks = [side.mask[:count] if side.mask is not None else None for side in (one, other)]
+    for response, other in pairs:
+        count = min(len(response.log_probs), len(other.log_probs))
+        masks = [side.mask[:count] if side.mask is not None else None for side in (response, other)]
         if masks[0] is None and masks[1] is None:
             continue
         # An engine has no mask as it made all tokens; a trainer's mask may leave out what tools have answered.
-        engine = masks[0] if masks[0] is not None else np.isfinite(one.log_probs[:count])
+        engine = masks[0] if masks[0] is not None else np.isfinite(response.log_probs[:count])
         trainer = masks[1] if masks[1] is not None else np.ones(count, bool)
         wrong = np.flatnonzero(engine & ~trainer) if masks[0] is None else np.flatnonzero(engine != trainer)
         if masks[0] is None and len(wrong) and not _is_last(wrong, count):
             continue
         if _is_last(wrong, count):
-            last.append(one.name)
+            last.append(response.name)
         elif len(wrong):
-            other_places.append(one.name)
+            other_places.append(response.name)
             tokens += len(wrong)
     findings = []
     if last and len(last) * 2 > len(pairs):
@@ -253,9 +253,9 @@ def _is_last(places: Any, count: int) -> bool:
 
 def _same_versions(pairs: Sequence[Pair]) -> list[RolloutFinding]:
     wrong = [
-        (one.name, one.weight_version, other.weight_version)
-        for one, other in pairs
-        if one.weight_version and other.weight_version and one.weight_version != other.weight_version
+        (response.name, response.weight_version, other.weight_version)
+        for response, other in pairs
+        if response.weight_version and other.weight_version and response.weight_version != other.weight_version
     ]
     if not wrong:
         return []
@@ -278,7 +278,7 @@ def _finite(pairs: Sequence[Pair]) -> list[RolloutFinding]:
             zeros[pair[0].name] = int((mine == 0).sum())
             is_filled |= bool(_is_filled(mine, theirs).any())
         for name, counts in (("no-number", lost), ("filled-with-zero", zeros if is_filled else {})):
-            names = tuple(one for one, tokens in counts.items() if tokens)
+            names = tuple(name for name, tokens in counts.items() if tokens)
             if names:
                 findings.append(RolloutFinding(name, names, {"side": word, "tokens": sum(counts.values())}))
     return findings
@@ -287,16 +287,16 @@ def _finite(pairs: Sequence[Pair]) -> list[RolloutFinding]:
 # ---- numbers
 
 
-def measured(pairs: Sequence[Pair]) -> Measures:
+def measured(pairs: Sequence[Pair]) -> LogProbMeasures:
     """The measures of all tokens that count and have two numbers; those whose experts differ are counted apart."""
     engine, trainer, flipped = _values(pairs)
     usable = np.isfinite(engine) & np.isfinite(trainer) & ~_is_filled(engine, trainer) & ~_is_filled(trainer, engine)
     engine, trainer = engine[usable], trainer[usable]
     if not len(engine):
-        return Measures(flipped=flipped)
+        return LogProbMeasures(flipped=flipped)
     difference = engine - trainer
     ratio = np.exp(np.minimum(-difference, 50.0))
-    return Measures(
+    return LogProbMeasures(
         tokens=len(engine),
         equal=int((difference == 0).sum()),
         mean=float(np.abs(difference).mean()),
@@ -309,41 +309,41 @@ def measured(pairs: Sequence[Pair]) -> Measures:
     )
 
 
-def _is_filled(one: Floats, other: Floats) -> Any:
+def _is_filled(engine_values: Floats, other: Floats) -> Any:
     """Where a side has 0 for want of a number: the other says that the token was unlikely, and not all are 0."""
-    return (one == 0) & (other < _LEAST_ALONE) & bool((one != 0).any())
+    return (engine_values == 0) & (other < _LEAST_ALONE) & bool((engine_values != 0).any())
 
 
 def _values(pairs: Sequence[Pair]) -> tuple[Floats, Floats, int]:
     steady, flipped = [], 0
-    for one, other in pairs:
-        if one.router is None or other.router is None or one.router.shape[1:] != other.router.shape[1:]:
-            steady.append((one, other))
+    for response, other in pairs:
+        if response.router is None or other.router is None or response.router.shape[1:] != other.router.shape[1:]:
+            steady.append((response, other))
             continue
-        count = min(len(one.log_probs), len(other.log_probs))
-        differ = (one.router[:count] != other.router[:count]).reshape(count, -1).any(axis=1)
-        flipped += int((differ & counted(one, other, count)).sum())
-        steady.append((_masked(one, ~differ), other))
+        count = min(len(response.log_probs), len(other.log_probs))
+        differ = (response.router[:count] != other.router[:count]).reshape(count, -1).any(axis=1)
+        flipped += int((differ & counted(response, other, count)).sum())
+        steady.append((_masked(response, ~differ), other))
     return *together(steady), flipped
 
 
-def _masked(one: Response, keep: Any) -> Response:
+def _masked(response: Response, keep: Any) -> Response:
     count = len(keep)
-    mask = keep if one.mask is None else one.mask[:count] & keep
-    return Response(one.name, one.log_probs[:count], mask=mask)
+    mask = keep if response.mask is None else response.mask[:count] & keep
+    return Response(response.name, response.log_probs[:count], mask=mask)
 
 
-def _numbers(measures: Measures) -> dict[str, Any]:
+def _numbers(measures: LogProbMeasures) -> dict[str, Any]:
     return {"mean": measures.mean, "largest": measures.largest, "tokens": measures.tokens, "equal": measures.equal}
 
 
-def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[RolloutFinding]:
+def _value_findings(pairs: Sequence[Pair], measures: LogProbMeasures) -> list[RolloutFinding]:
     """Why log-probs differ by more than rounding, or in a way that rounding does not."""
     if measures.tokens < FEWEST or measures.mean <= ROUNDING_OF_FLOAT32:
         return []
     meaning = explained(pairs, measures.mean)
     if meaning is not None:
-        return [_of_meaning(meaning, pairs)]
+        return [_meaning_finding(meaning, pairs)]
     one_way = _one_way(pairs, measures)
     if one_way is not None:
         return [one_way]
@@ -355,19 +355,19 @@ def _of_values(pairs: Sequence[Pair], measures: Measures) -> list[RolloutFinding
     return _standing_out(pairs) or [RolloutFinding("log-probs-beyond-rounding", (), _numbers(measures))]
 
 
-def _of_meaning(meaning: Meaning, pairs: Sequence[Pair]) -> RolloutFinding:
-    names = tuple(one.name for one, _ in pairs)
+def _meaning_finding(meaning: Meaning, pairs: Sequence[Pair]) -> RolloutFinding:
+    names = tuple(response.name for response, _ in pairs)
     return RolloutFinding(meaning.name, names, {**meaning.arguments, "rest": meaning.rest})
 
 
 def _settings(pairs: Sequence[Pair]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one, other in pairs:
-        found = {**other.settings, **one.settings, **found}
-    return found
+    settings: dict[str, float] = {}
+    for response, other in pairs:
+        settings = {**other.settings, **response.settings, **settings}
+    return settings
 
 
-def _one_way(pairs: Sequence[Pair], measures: Measures) -> RolloutFinding | None:
+def _one_way(pairs: Sequence[Pair], measures: LogProbMeasures) -> RolloutFinding | None:
     """The engine's are of fewer tokens: never smaller, and the trainer's mass on what was drawn is below 1.
 
     For tokens drawn by what the engine reports, the mean of exp(trainer - engine) is the trainer's probability of all
@@ -407,11 +407,13 @@ def _standing_out(pairs: Sequence[Pair]) -> list[RolloutFinding]:
             RolloutFinding("responses-stand-out", tuple(alone), {"count": len(alone), "mean": worst, "usual": usual})
         ]
     by_position: dict[int, list[float]] = {}
-    for one, other in pairs:
-        count = min(len(one.log_probs), len(other.log_probs))
-        use = counted(one, other, count)
-        for place in np.flatnonzero(use & np.isfinite(one.log_probs[:count]) & np.isfinite(other.log_probs[:count])):
-            by_position.setdefault(int(place), []).append(abs(one.log_probs[place] - other.log_probs[place]))
+    for response, other in pairs:
+        count = min(len(response.log_probs), len(other.log_probs))
+        use = counted(response, other, count)
+        for place in np.flatnonzero(
+            use & np.isfinite(response.log_probs[:count]) & np.isfinite(other.log_probs[:count])
+        ):
+            by_position.setdefault(int(place), []).append(abs(response.log_probs[place] - other.log_probs[place]))
     places = sorted(by_position)
     sizes = np.asarray([float(np.mean(by_position[place])) for place in places])
     best: tuple[float, int] | None = None

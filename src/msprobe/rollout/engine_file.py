@@ -26,7 +26,7 @@ RESPONSES_FILE = "responses.jsonl"
 
 
 @dataclass(frozen=True)
-class Module:
+class EngineModule:
     """What a module of the engine holds: plain numbers, and the digests of its weights by name."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Engine:
     """An ``engine.json``. ``rows``: number of the pass -> the request of each row."""
 
     rows: Mapping[int, list[str]] = field(default_factory=dict)
-    modules: Mapping[str, Module] = field(default_factory=dict)
+    modules: Mapping[str, EngineModule] = field(default_factory=dict)
 
 
 def write_engine(folder: str, content: Mapping[str, Any]) -> None:
@@ -65,17 +65,17 @@ def read_engine(folder: Path) -> Engine:
     return Engine(rows, modules)
 
 
-def read_modules(tree: Mapping[str, Any]) -> dict[str, Module]:
+def read_modules(tree: Mapping[str, Any]) -> dict[str, EngineModule]:
     """What modules hold, as an engine's worker says it."""
     return {
-        str(name): Module(
-            {str(key): float(value) for key, value in one.get("numbers", {}).items()},
-            {str(key): [int(digest) for digest in value] for key, value in one.get("weights", {}).items()},
-            {str(key): str(value) for key, value in one.get("dtypes", {}).items()},
-            {str(key): _reason(value) for key, value in one.get("unread", {}).items()},
-            {str(key): [int(digest) for digest in value] for key, value in one.get("sets", {}).items()},
+        str(name): EngineModule(
+            {str(key): float(value) for key, value in module_fields.get("numbers", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in module_fields.get("weights", {}).items()},
+            {str(key): str(value) for key, value in module_fields.get("dtypes", {}).items()},
+            {str(key): _reason(value) for key, value in module_fields.get("unread", {}).items()},
+            {str(key): [int(digest) for digest in value] for key, value in module_fields.get("sets", {}).items()},
         )
-        for name, one in tree.items()
+        for name, module_fields in tree.items()
     }
 
 
@@ -83,6 +83,6 @@ def _reason(value: Any) -> str:
     """Why a weight was not read, as a worker says it."""
     if not isinstance(value, Mapping):
         return str(value)
-    name, values = str(value["name"]), [str(one) for one in value["values"]]
+    name, values = str(value["name"]), [str(argument) for argument in value["values"]]
     entry = ENTRIES.get(name)
     return said(name, *values) if entry is not None and len(entry.names) == len(values) else name

@@ -41,7 +41,7 @@ class Meaning:
 
 def explained(pairs: Sequence[Pair], mean: float) -> Meaning | None:
     """The meaning that leaves the smallest rest of a mean absolute difference ``mean``, if any holds."""
-    found: list[Meaning] = []
+    meanings: list[Meaning] = []
     for name, arguments, values in _tried(pairs):
         engine, trainer = values
         usable = np.isfinite(engine) & np.isfinite(trainer)
@@ -51,16 +51,16 @@ def explained(pairs: Sequence[Pair], mean: float) -> Meaning | None:
         # One value against one value agrees with anything.
         spreads = np.std(engine[usable]) > _LEAST_SPREAD
         if spreads and rest <= min(SHARE_LEFT * mean, REST):
-            found.append(Meaning(name, arguments, rest))
-    return min(found, key=lambda one: one.rest, default=None)
+            meanings.append(Meaning(name, arguments, rest))
+    return min(meanings, key=lambda meaning: meaning.rest, default=None)
 
 
 def _tried(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
     engine, trainer = together(pairs)
     tried: list[tuple[str, dict[str, Any], Values]] = []
     for base in (2.0, 10.0):
-        for side, one in (("engine", 1.0), ("trainer", -1.0)):
-            scale = np.log(base) ** one
+        for side, direction in (("engine", 1.0), ("trainer", -1.0)):
+            scale = np.log(base) ** direction
             tried.append(("log-base", {"base": base, "side": side}, (engine * scale, trainer)))
     for side, values in (("engine", (_log(engine), trainer)), ("trainer", (engine, _log(trainer)))):
         tried.append(("probabilities", {"side": side}, values))
@@ -68,7 +68,7 @@ def _tried(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
     for side, signed, values in (("engine", engine, (-engine, trainer)), ("trainer", trainer, (engine, -trainer))):
         if np.nanmedian(signed) > 0:
             tried.append(("sign", {"side": side}, values))
-    warm = next((one.settings["temperature"] for one, _ in pairs if "temperature" in one.settings), 1.0)
+    warm = next((response.settings["temperature"] for response, _ in pairs if "temperature" in response.settings), 1.0)
     if warm not in (0.0, 1.0):
         # It divides logits; log-probs that are divided are no distribution (prime-rl 697).
         for side, values in (("engine", (engine * warm, trainer)), ("trainer", (engine, trainer * warm))):
@@ -79,17 +79,17 @@ def _tried(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
         if len(pairs) > 2:
             tried.append(("shifted-responses", {"rows": rows}, _shifted_rows(pairs, rows)))
     tried += _entries(pairs)
-    tried += _of_logits(pairs)
+    tried += _logits_meanings(pairs)
     return tried
 
 
 def together(pairs: Sequence[Pair]) -> Values:
     """Log-probs of all tokens that count, of both sides."""
     engine, trainer = [], []
-    for one, other in pairs:
-        count = min(len(one.log_probs), len(other.log_probs))
-        use = counted(one, other, count)
-        engine.append(one.log_probs[:count][use])
+    for response, other in pairs:
+        count = min(len(response.log_probs), len(other.log_probs))
+        use = counted(response, other, count)
+        engine.append(response.log_probs[:count][use])
         trainer.append(other.log_probs[:count][use])
     return np.concatenate(engine or [np.zeros(0)]), np.concatenate(trainer or [np.zeros(0)])
 
@@ -110,11 +110,11 @@ def _log(values: Floats) -> Floats:
 
 def _shifted(pairs: Sequence[Pair], places: int) -> Values:
     engine, trainer = [], []
-    for one, other in pairs:
-        count = min(len(one.log_probs), len(other.log_probs))
+    for response, other in pairs:
+        count = min(len(response.log_probs), len(other.log_probs))
         if count <= abs(places):
             continue
-        use = counted(one, other, count)
+        use = counted(response, other, count)
         first, second = (
             (slice(places, count), slice(0, count - places))
             if places > 0
@@ -124,13 +124,13 @@ def _shifted(pairs: Sequence[Pair], places: int) -> Values:
             )
         )
         both = use[first] & use[second]
-        engine.append(one.log_probs[first][both])
+        engine.append(response.log_probs[first][both])
         trainer.append(other.log_probs[second][both])
     return np.concatenate(engine or [np.zeros(0)]), np.concatenate(trainer or [np.zeros(0)])
 
 
 def _shifted_rows(pairs: Sequence[Pair], rows: int) -> Values:
-    moved = [(one, pairs[(place + rows) % len(pairs)][1]) for place, (one, _) in enumerate(pairs)]
+    moved = [(response, pairs[(place + rows) % len(pairs)][1]) for place, (response, _) in enumerate(pairs)]
     return together(moved)
 
 
@@ -141,16 +141,16 @@ def _entries(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
         "largest": lambda entries: max(entries.values()),
         "last": lambda entries: list(entries.values())[-1],
     }
-    if not any(one.candidates or other.candidates for one, other in pairs):
+    if not any(response.candidates or other.candidates for response, other in pairs):
         return []
     done = []
     for entry, of in chosen.items():
         engine: list[Floats] = []
         trainer: list[Floats] = []
-        for one, other in pairs:
-            count = min(len(one.log_probs), len(other.log_probs))
-            use = counted(one, other, count)
-            for side, values, into in ((one, one.log_probs, engine), (other, other.log_probs, trainer)):
+        for response, other in pairs:
+            count = min(len(response.log_probs), len(other.log_probs))
+            use = counted(response, other, count)
+            for side, values, into in ((response, response.log_probs, engine), (other, other.log_probs, trainer)):
                 taken = np.asarray([of(entries) for entries in side.candidates]) if side.candidates else values
                 into.append(taken[:count][use])
         done.append(("wrong-entry", {"entry": entry}, (np.concatenate(engine), np.concatenate(trainer))))
@@ -160,22 +160,22 @@ def _entries(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
 # ---- with whole logits on one side
 
 
-def _of_logits(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
+def _logits_meanings(pairs: Sequence[Pair]) -> list[tuple[str, dict[str, Any], Values]]:
     """Where the trainer's file has logits: after which processing do they give the engine's log-probs?"""
     rows = [
-        (one, other)
-        for one, other in pairs
-        if other.logits is not None and (other.tokens is not None or one.tokens is not None)
+        (response, other)
+        for response, other in pairs
+        if other.logits is not None and (other.tokens is not None or response.tokens is not None)
     ]
     if not rows:
         return []
     tried = []
     settings: dict[str, float] = {}
-    for one, other in rows:
-        settings = {**other.settings, **one.settings, **settings}
+    for response, other in rows:
+        settings = {**other.settings, **response.settings, **settings}
     temperature = settings.get("temperature") or 1.0
-    warm = [temperature, *[float(one) for one in _TEMPERATURES]]
-    best = min(warm, key=lambda one: _rest(rows, one))
+    warm = [temperature, *[float(temperature_tried) for temperature_tried in _TEMPERATURES]]
+    best = min(warm, key=lambda temperature_tried: _rest(rows, temperature_tried))
     tried.append(("processed", {"temperature": best}, _processed(rows, best, 0, 1.0)))
     top_k, top_p = int(settings.get("top_k", 0)), settings.get("top_p", 1.0)
     for warmth in {1.0, temperature}:
@@ -197,13 +197,13 @@ def _rest(rows: Sequence[Pair], temperature: float) -> float:
 
 def _processed(rows: Sequence[Pair], temperature: float, top_k: int, top_p: float) -> Values:
     engine, trainer = [], []
-    for one, other in rows:
+    for response, other in rows:
         assert other.logits is not None
-        tokens = other.tokens if other.tokens is not None else one.tokens
+        tokens = other.tokens if other.tokens is not None else response.tokens
         assert tokens is not None
-        count = min(len(one.log_probs), len(other.logits), len(tokens))
-        use = counted(one, other, count)
-        engine.append(one.log_probs[:count][use])
+        count = min(len(response.log_probs), len(other.logits), len(tokens))
+        use = counted(response, other, count)
+        engine.append(response.log_probs[:count][use])
         trainer.append(_chosen(other.logits[:count], tokens[:count], temperature, top_k, top_p)[use])
     return np.concatenate(engine), np.concatenate(trainer)
 
@@ -226,5 +226,5 @@ def _chosen(logits: Floats, tokens: Any, temperature: float, top_k: int, top_p: 
     total = np.log(np.exp(scaled).sum(axis=1))
     known = (tokens >= 0) & (tokens < logits.shape[1])
     picked = np.take_along_axis(scaled, np.where(known, tokens, 0)[:, None], axis=1)[:, 0]
-    found: Floats = np.where(known & np.isfinite(picked), picked - total, np.nan)
-    return found
+    log_probs: Floats = np.where(known & np.isfinite(picked), picked - total, np.nan)
+    return log_probs

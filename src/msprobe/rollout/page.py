@@ -9,7 +9,7 @@ from msprobe.foreign import html_page
 from msprobe.foreign.console import harmless
 from msprobe.foreign.html_page import text
 from msprobe.messages import find, said
-from msprobe.rollout.compared import Operator
+from msprobe.rollout.compared import ComparedOperator
 from msprobe.rollout.contract import RolloutFinding, RolloutStatus
 from msprobe.rollout.texts import advice, sentence
 
@@ -22,7 +22,7 @@ def page(
     headline: str,
     findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
-    operators: Mapping[str, Operator] | None = None,
+    operators: Mapping[str, ComparedOperator] | None = None,
 ) -> bytes:
     """The page. ``remarks``: measures and notes, in the catalogue's words."""
     body = (f"{piece}\n" for piece in _body(status, headline, findings, remarks, operators or {}))
@@ -34,21 +34,21 @@ def _body(
     headline: str,
     findings: Sequence[RolloutFinding],
     remarks: Sequence[str],
-    operators: Mapping[str, Operator],
+    operators: Mapping[str, ComparedOperator],
 ) -> Iterator[str]:
     yield f'<h1 class="{_CLASSES[status]}">{text(headline)}</h1>'
-    for one in findings:
-        message = find(one.name)
+    for finding in findings:
+        message = find(finding.name)
         code = "" if message is None else f"{message.code} {message.name}"
-        names = ", ".join(one.responses)
+        names = ", ".join(finding.responses)
         shown = text(said("of-responses", names)) if names else ""
-        yield f'<div class="finding"><code>{escape(code)}</code> {text(sentence(one))}{shown}'
-        yield f'<div class="dim">{text(advice(one))}</div></div>'
-    yield from (f"<p>{text(one)}</p>" for one in remarks)
+        yield f'<div class="finding"><code>{escape(code)}</code> {text(sentence(finding))}{shown}'
+        yield f'<div class="dim">{text(advice(finding))}</div></div>'
+    yield from (f"<p>{text(remark)}</p>" for remark in remarks)
     if operators:
         yield '<div class="scroll"><table>'
         yield "".join(f"<th>{text(said(name))}</th>" for name in _COLUMNS)
-        for path, line in sorted(operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
+        for path, line in sorted(operators.items(), key=lambda operator: (-operator[1].wrong, operator[1].bits)):
             yield "<tr>" + "".join(_cells(path, line)) + "</tr>"
         yield "</table></div>"
 
@@ -59,7 +59,7 @@ _COLUMNS = (
 )
 
 
-def _cells(path: str, line: Operator) -> Iterator[str]:
+def _cells(path: str, line: ComparedOperator) -> Iterator[str]:
     yield f"<td><code>{escape(harmless(path))}</code></td>"
     numbers = (f"{line.engine[0]:.3g}", f"{line.trainer[0]:.3g}", f"{line.engine[1]:.2g}", f"{line.trainer[1]:.2g}")
     wrong = f'<span class="wrong">{line.wrong}</span>' if line.wrong else "0"

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget
@@ -111,10 +111,10 @@ def read_responses(path: str, side: Side) -> Responses:
     names = (*_ENGINE, *_EITHER, *_TRAINER) if side == "engine" else (*_TRAINER, *_EITHER, *_ENGINE)
     chosen = next((name for name in names if any(row.get(name) is not None for row in rows)), None)
     if chosen is None:
-        found = ", ".join(sorted({key for row in rows for key in row})[:20]) or "nothing"
-        raise InvalidInputError(said("log-probs-missing", path, found, ", ".join((*_ENGINE, *_TRAINER)[:4])))
+        keys = ", ".join(sorted({key for row in rows for key in row})[:20]) or "nothing"
+        raise InvalidInputError(said("log-probs-missing", path, keys, ", ".join((*_ENGINE, *_TRAINER)[:4])))
     if all(_is_number(row.get(chosen)) for row in rows if row.get(chosen) is not None):
-        rows = _of_tokens(rows, chosen)
+        rows = _joined_tokens(rows, chosen)
     done: list[Response] = []
     unread: list[tuple[str, str]] = []
     for number, row in enumerate(rows):
@@ -130,7 +130,7 @@ def read_responses(path: str, side: Side) -> Responses:
         why = Wording(": {}", unread[0][1]) if unread else ""
         raise InvalidInputError(said("responses-unreadable", path, chosen, why))
     texts = [_value(row, "name") for row in rows]
-    is_named = len({str(one) for one in texts}) == len(texts) and None not in texts
+    is_named = len({str(unread) for unread in texts}) == len(texts) and None not in texts
     return Responses(path, chosen, tuple(done), tuple(unread), is_named)
 
 
@@ -152,23 +152,23 @@ def _value(row: Mapping[str, Any], what: str) -> Any:
 def _rows(path: str) -> list[dict[Any, Any]]:
     lower = path.lower()
     if lower.endswith((".pt", ".pth", ".bin", ".ckpt")):
-        return list(_of_tree(read_torch(path), path))
+        return list(_tree_rows(read_torch(path), path))
     budget = Budget(path)
     text = file_bytes(path, budget)
     if lower.endswith((".csv", ".tsv")):
-        return _of_csv(text, path, "\t" if lower.endswith(".tsv") else ",")
+        return _csv_rows(text, path, "\t" if lower.endswith(".tsv") else ",")
     if lower.endswith(".json"):
-        return list(_of_tree(parse_json(text, path, budget, spent=True), path))
+        return list(_tree_rows(parse_json(text, path, budget, spent=True), path))
     if not lower.endswith((".jsonl", ".ndjson", ".txt", ".log")):
         raise InvalidInputError(said("log-probs-file-unknown", path))
     rows: list[dict[Any, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            rows += _of_tree(parse_json(line, f"{path}, line {number}", budget, spent=True), path)
+            rows += _tree_rows(parse_json(line, f"{path}, line {number}", budget, spent=True), path)
     return rows
 
 
-def _of_csv(text: bytes, path: str, delimiter: str) -> list[dict[Any, Any]]:
+def _csv_rows(text: bytes, path: str, delimiter: str) -> list[dict[Any, Any]]:
     try:
         lines = list(csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""), delimiter=delimiter))
     except (csv.Error, UnicodeDecodeError) as problem:
@@ -190,7 +190,7 @@ def _cell(text: Any, path: str) -> Any:
     return text
 
 
-def _of_tree(tree: Any, path: str, depth: int = 0) -> Iterator[dict[Any, Any]]:
+def _tree_rows(tree: Any, path: str, depth: int = 0) -> Iterator[dict[Any, Any]]:
     """Rows of what a file holds: a row, a list of rows, one of both below a known name, or columns of a batch."""
     if isinstance(tree, Opaque):
         tree = tree.state if isinstance(tree.state, dict) else tree.items or tree.elements or tree
@@ -198,15 +198,15 @@ def _of_tree(tree: Any, path: str, depth: int = 0) -> Iterator[dict[Any, Any]]:
         what = tree.name.full if isinstance(tree, Opaque) else "a deeper tree"
         raise InvalidInputError(said("log-probs-tree-unknown", path, what))
     if isinstance(tree, (list, tuple)):
-        for one in tree:
-            yield from _of_tree(one, path, depth + 1)
+        for branch in tree:
+            yield from _tree_rows(branch, path, depth + 1)
         return
     if not isinstance(tree, dict):
         raise InvalidInputError(said("log-probs-row-unknown", path, type(tree).__name__))
     inner = next((tree[name] for name in _INNER if isinstance(tree.get(name), (dict, list, tuple, Opaque))), None)
     known = {name for names in FIELDS.values() for name in names}.union(_ENGINE, _TRAINER, _EITHER)
     if inner is not None and not known & {_plain(key) for key in tree}:
-        yield from _of_tree(inner, path, depth + 1)
+        yield from _tree_rows(inner, path, depth + 1)
         return
     count = _batch(tree)
     if count is None:
@@ -222,42 +222,42 @@ def _batch(tree: Mapping[Any, Any]) -> int | None:
     for key, value in tree.items():
         if _plain(key) not in (*_ENGINE, *_TRAINER, *_EITHER):
             continue
-        if isinstance(value, Tensor):
+        if isinstance(value, CheckpointTensor):
             return value.shape[0] if len(value.shape) == 2 else None
-        if isinstance(value, (list, tuple)) and value and all(_is_vector(one) for one in value):
+        if isinstance(value, (list, tuple)) and value and all(_is_vector(item) for item in value):
             return len(value)
     return None
 
 
 def _is_vector(value: Any) -> bool:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return len(value.shape) == 1
     # [log-prob, token, text] is what SGLang says of one token.
     return isinstance(value, (list, tuple)) and not (len(value) == 3 and isinstance(value[2], (str, type(None))))
 
 
 def _column(value: Any, count: int) -> Any:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return value.read() if value.shape and value.shape[0] == count else None
     return value if isinstance(value, (list, tuple)) and len(value) == count else None
 
 
-def _of_tokens(rows: list[dict[str, Any]], chosen: str) -> list[dict[str, Any]]:
+def _joined_tokens(rows: list[dict[str, Any]], chosen: str) -> list[dict[str, Any]]:
     """A row for each token as a row for each response, in the order of their positions."""
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(str(_value(row, "name")), []).append(row)
     done = []
-    for name, found in by_name.items():
-        if all(_is_number(_value(row, "position")) for row in found):
-            found.sort(key=lambda row: float(_value(row, "position")))
-        whole: dict[str, Any] = dict(found[0])
+    for name, rows_of_name in by_name.items():
+        if all(_is_number(_value(row, "position")) for row in rows_of_name):
+            rows_of_name.sort(key=lambda row: float(_value(row, "position")))
+        whole: dict[str, Any] = dict(rows_of_name[0])
         for what in ("tokens", "mask"):
-            values = [_value(row, what) for row in found]
+            values = [_value(row, what) for row in rows_of_name]
             for key in FIELDS[what]:
                 whole.pop(key, None)
             whole[FIELDS[what][0]] = values if None not in values else None
-        whole[chosen] = [row.get(chosen) for row in found]
+        whole[chosen] = [row.get(chosen) for row in rows_of_name]
         whole["request_id"] = name
         done.append(whole)
     return done
@@ -301,7 +301,7 @@ def _response(row: Mapping[str, Any], chosen: str, name: str) -> Response:
 
 
 def _listed(value: Any) -> Any:
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         value = value.read()
     if isinstance(value, np.ndarray):
         return value
@@ -315,13 +315,13 @@ def _last(values: Any, count: int) -> Any:
 
 
 def _table(values: Any, count: int) -> Floats | None:
-    found = _last(_listed(values), count)
-    return None if found is None or found.ndim != 2 else found.astype(np.float64)
+    table = _last(_listed(values), count)
+    return None if table is None or table.ndim != 2 else table.astype(np.float64)
 
 
 def _integers(values: Any) -> Integers | None:
     values = _listed(values)
-    if values is None or not len(values) or not all(isinstance(one, (int, np.integer)) for one in values):
+    if values is None or not len(values) or not all(isinstance(value, (int, np.integer)) for value in values):
         return None
     return np.asarray(values, np.int64)
 
@@ -349,7 +349,10 @@ def _log_probs(values: Any, tokens: Integers | None) -> tuple[Floats, Integers |
             if _is_number(value.get("token_id")):
                 own.append(int(value["token_id"]))
         elif isinstance(value, dict) and value:
-            entries = {int(key): float(one["logprob"] if isinstance(one, dict) else one) for key, one in value.items()}
+            entries = {
+                int(key): float(candidate_value["logprob"] if isinstance(candidate_value, dict) else candidate_value)
+                for key, candidate_value in value.items()
+            }
             candidates.append(entries)
             numbers.append(entries.get(token, float("nan")) if token is not None else next(iter(entries.values())))
         else:

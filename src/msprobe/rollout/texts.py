@@ -10,7 +10,7 @@ from typing import Any
 
 from msprobe.messages import Wording, explained, find, joined, said, translated
 from msprobe.rollout.compared import RolloutAnswer
-from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, Measures, RolloutFinding
+from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, LogProbMeasures, RolloutFinding
 from msprobe.rollout.responses import Responses
 
 _MOST_FINDINGS = 8
@@ -63,7 +63,7 @@ def _processing(values: Mapping[str, Any]) -> str:
 
 def headline(contract: Contract) -> str:
     """Of log-probs alone."""
-    measures, of_weights = contract.measures, ""
+    measures, weights_text = contract.measures, ""
     if contract.findings:
         first: str = said("rollout-diverged", sentence(contract.findings[0]))
     elif contract.status == "incomparable":
@@ -74,8 +74,8 @@ def headline(contract: Contract) -> str:
         first = said("log-probs-agree", measures.tokens, "float32")
     else:
         first = said("log-probs-agree", measures.tokens, "bfloat16")
-        of_weights = said("old-weights-would-not-show")
-    return _one_after_the_other(first, of_weights, contract.coverage.sentence())
+        weights_text = said("old-weights-would-not-show")
+    return _one_after_the_other(first, weights_text, contract.coverage.sentence())
 
 
 def compared_headline(compared: RolloutAnswer) -> str:
@@ -91,7 +91,7 @@ def compared_headline(compared: RolloutAnswer) -> str:
 
 
 def _one_after_the_other(*sentences: str) -> str:
-    return joined(" ", [one for one in sentences if one])
+    return joined(" ", [text for text in sentences if text])
 
 
 # ---- for the console
@@ -99,7 +99,7 @@ def _one_after_the_other(*sentences: str) -> str:
 
 def lines(contract: Contract, engine: Responses, trainer: Responses) -> list[str]:
     """The verdict, what was found, the measures."""
-    shown = [_indented(one) for one in remarks(contract, engine, trainer)]
+    shown = [_indented(remark) for remark in remarks(contract, engine, trainer)]
     return [translated(headline(contract)), *finding_lines(contract.findings), *shown]
 
 
@@ -133,7 +133,7 @@ def compared_lines(compared: RolloutAnswer, shows_operators: bool = False) -> li
     done = [translated(compared_headline(compared)), *finding_lines(findings[:_MOST_FINDINGS])]
     if len(findings) > _MOST_FINDINGS:
         done.append(_indented(said("rollout-more-findings", len(findings) - _MOST_FINDINGS)))
-    done += [_indented(one) for one in compared_remarks(compared)]
+    done += [_indented(remark) for remark in compared_remarks(compared)]
     return [*done, *_operators(compared)] if shows_operators else done
 
 
@@ -167,12 +167,12 @@ def _operators(compared: RolloutAnswer) -> list[str]:
     """A line for each module, those first whose sides have the fewest bits in common."""
     width = max((len(path) for path in compared.operators), default=0)
     head = translated(said("operators-module"))
-    taken = sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in head)
+    taken = sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in head)
     done = [
         f"  {'':<{width}}{translated(said('operators-above'))}",
         f"  {head}{'':<{max(0, width - taken)}}{translated(said('operators-columns'))}",
     ]
-    for path, line in sorted(compared.operators.items(), key=lambda one: (-one[1].wrong, one[1].bits)):
+    for path, line in sorted(compared.operators.items(), key=lambda operator: (-operator[1].wrong, operator[1].bits)):
         done.append(
             f"  {path:<{width}} {line.rows:>5} {line.wrong:>5} {line.bits:>10.1%} {line.engine[0]:>6.3g} "
             f"{line.trainer[0]:>7.3g} {line.engine[1]:>7.2g} {line.trainer[1]:>7.2g}  "
@@ -181,9 +181,18 @@ def _operators(compared: RolloutAnswer) -> list[str]:
     return done
 
 
-def _measures(what: str, one: Measures) -> str:
-    flipped = said("tokens-flipped", one.flipped) if one.flipped else ""
-    numbers = (one.tokens, one.equal, one.mean, one.largest, one.signed, one.k3, one.ratio, one.ratio_error)
+def _measures(what: str, measured: LogProbMeasures) -> str:
+    flipped = said("tokens-flipped", measured.flipped) if measured.flipped else ""
+    numbers = (
+        measured.tokens,
+        measured.equal,
+        measured.mean,
+        measured.largest,
+        measured.signed,
+        measured.k3,
+        measured.ratio,
+        measured.ratio_error,
+    )
     return said("rollout-measures", what, *numbers, flipped)
 
 
@@ -196,7 +205,7 @@ def as_json(contract: Contract, engine: Responses, trainer: Responses) -> dict[s
         {
             "status": contract.status,
             "headline": headline(contract),
-            "findings": [finding_json(one) for one in contract.findings],
+            "findings": [finding_json(finding) for finding in contract.findings],
             "measures": asdict(contract.measures),
             "decode_against_prefill": None if contract.decode is None else asdict(contract.decode),
             "engine": {"file": engine.path, "field": engine.field},
@@ -212,7 +221,7 @@ def compared_json(compared: RolloutAnswer) -> dict[str, Any]:
         {
             "status": compared.status,
             "headline": compared_headline(compared),
-            "findings": [finding_json(one) for one in compared.all_findings],
+            "findings": [finding_json(finding) for finding in compared.all_findings],
             "notes": notes(compared),
             "measures": None if compared.contract is None else asdict(compared.contract.measures),
             "operators": {path: line.as_json() for path, line in compared.operators.items()},
@@ -221,21 +230,21 @@ def compared_json(compared: RolloutAnswer) -> dict[str, Any]:
     )
 
 
-def finding_json(one: RolloutFinding) -> dict[str, Any]:
+def finding_json(finding: RolloutFinding) -> dict[str, Any]:
     """Code and name of the message, its sentence, the numbers, the responses, and what to do."""
-    message = find(one.name)
+    message = find(finding.name)
     return {
         "code": "" if message is None else message.code,
-        "name": one.name,
-        "message": sentence(one),
-        "arguments": one.arguments,
-        "responses": list(one.responses),
-        "advice": advice(one),
+        "name": finding.name,
+        "message": sentence(finding),
+        "arguments": finding.arguments,
+        "responses": list(finding.responses),
+        "advice": advice(finding),
     }
 
 
-def _tree(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _writable(value) for name, value in found.items()}
+def _tree(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _writable(value) for name, value in arguments.items()}
 
 
 def _writable(tree: Any) -> Any:

@@ -15,7 +15,7 @@ from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.pool import Pool
 from msprobe.precheck.requests import Requests, open_requests
-from msprobe.precheck.slopes import Pool as Slopes
+from msprobe.precheck.slopes import SlopePool as Slopes
 from msprobe.signed_errors import way_of
 
 #: ``right``: as far off as rounding makes it. ``wrong``: further, beyond doubt. ``unsure``: further, and healthy
@@ -54,16 +54,16 @@ def check_calls(dump: Path, calls: Iterable[str], pool: Pool) -> dict[str, Check
     todo = [(key, requests.has_backward(key)) for key in keys]
     answers = list(pool.answers(todo, str(dump.absolute()))) if todo else []
     one_way = _one_way(answers)
-    found: dict[str, CheckedRecord] = {}
+    checked: dict[str, CheckedRecord] = {}
     for answer in answers:
         for direction in _DIRECTIONS:
             if direction == "forward" or requests.has_backward(answer.key):
-                found[f"{answer.key}.{direction}"] = _checked(answer, direction, one_way)
-    return _in_order(requests, found)
+                checked[f"{answer.key}.{direction}"] = _checked(answer, direction, one_way)
+    return _in_order(requests, checked)
 
 
-def _in_order(requests: Requests, found: dict[str, CheckedRecord]) -> dict[str, CheckedRecord]:
-    return {name: found[name] for name in requests.part.names() if name in found}
+def _in_order(requests: Requests, checked: dict[str, CheckedRecord]) -> dict[str, CheckedRecord]:
+    return {name: checked[name] for name in requests.part.names() if name in checked}
 
 
 def _checked(answer: Answer, direction: str, one_way: dict[str, tuple[float, str]]) -> CheckedRecord:
@@ -103,12 +103,12 @@ def _one_way(answers: Iterable[Answer]) -> dict[str, tuple[float, str]]:
                 unit = epsilon_of(row[DEVICE_DTYPE].rpartition(".")[2])
                 pool, _ = slopes.setdefault(_pool_of(answer, row), (Slopes(), unit))
                 pool.add(float(row[SLOPE]), float(row[SLOPE + 1]))
-    found: dict[str, tuple[float, str]] = {}
+    texts: dict[str, tuple[float, str]] = {}
     for name, (pool, unit) in slopes.items():
         if pool.status(unit) != "pass":
             text = said("pooled-too-far", pool.count, 100 * abs(pool.fit.size), way_of(pool.fit))
-            found[name] = pool.fit.size, text
-    return found
+            texts[name] = pool.fit.size, text
+    return texts
 
 
 def _pool_of(answer: Answer, row: list[str]) -> str:

@@ -53,15 +53,15 @@ def doubtful_calls(
     """The calls that come nearest to their limits in the step of the first finding, or in the first step where nothing
     was found; those that findings name among them. Raises InvalidInputError where no call can be chosen.
     """
-    one, other = open_dump(candidate), open_dump(reference)
-    steps = [step for step in in_common(one, other).steps if step.ranks]
+    first, other = open_dump(candidate), open_dump(reference)
+    steps = [step for step in in_common(first, other).steps if step.ranks]
     if not steps:
         raise InvalidInputError(said("second-look-no-step", candidate, reference))
     named = verdict.findings[0] if verdict.findings else None
     step = next((step for step in steps if named is not None and step.candidate == named.step), steps[0])
     rank, twin = next((pair for pair in step.ranks if named is not None and pair[0] == named.rank), step.ranks[0])
     places = RankOfStep(step.candidate, rank), RankOfStep(step.reference, twin)
-    parts = one.only(places[0].step, rank).part(), other.only(places[1].step, twin).part()
+    parts = first.only(places[0].step, rank).part(), other.only(places[1].step, twin).part()
     timelines: list[Timeline] = []
     try:
         with no_collection():
@@ -69,8 +69,8 @@ def doubtful_calls(
             pairing = pair_timelines(timelines[0], timelines[1], mappings, False).pairing
             nearest = judge_step(pairing, is_alone=not isinstance(rank, int)).nearest
             entries = {finding.entry for finding in verdict.findings}
-            found = [event for event in pairing.candidate if event.is_call and event.name in entries]
-            chosen = [event for event in dict.fromkeys((*found, *nearest)) if event in pairing.partner][:MOST_CALLS]
+            events = [event for event in pairing.candidate if event.is_call and event.name in entries]
+            chosen = [event for event in dict.fromkeys((*events, *nearest)) if event in pairing.partner][:MOST_CALLS]
             chosen.sort(key=lambda event: event.index)
             calls = dict.fromkeys((call_of(event.name), call_of(pairing.partner[event].name)) for event in chosen)
         level = str(parts[0].header.get("level"))

@@ -41,7 +41,11 @@ class Settled:
 
     def to_json(self) -> dict[str, Any]:
         """As ``verdict.json`` has it."""
-        why = {side: one.why for side, one in zip(SIDES, (self.candidate, self.reference), strict=True) if one.why}
+        why = {
+            side: checked.why
+            for side, checked in zip(SIDES, (self.candidate, self.reference), strict=True)
+            if checked.why
+        }
         return {"entry": self.entry, "answer": self.answer, **why}
 
 
@@ -60,10 +64,10 @@ def second_look(
         missing = next(side for side in SIDES if side not in recorded)
         raise InvalidInputError(said("second-look-one-side", folder, recorded[0], missing, f"{folder / missing}.json"))
     with workers() as pool:
-        found = settle(doubtful, folder, pool)
-    if not found:
+        settled = settle(doubtful, folder, pool)
+    if not settled:
         raise InvalidInputError(said("second-look-not-recorded", folder))
-    return with_settled(verdict, found, doubtful.candidate)
+    return with_settled(verdict, settled, doubtful.candidate)
 
 
 def _with_configurations(verdict: Verdict, doubtful: Doubtful, folder: Path) -> Verdict:
@@ -92,7 +96,7 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
             part.close()
         sides.append(check_calls(path, [pair[number] for pair in doubtful.calls], pool))
     theirs = dict(doubtful.calls)
-    found = []
+    settled = []
     part = _part(folder / SIDES[0], doubtful.candidate)
     try:
         for entry, mine in sides[0].items():
@@ -100,10 +104,10 @@ def settle(doubtful: Doubtful, folder: Path, pool: Pool) -> list[Settled]:
             other = sides[1].get(
                 theirs[call] + entry.removeprefix(call), CheckedRecord("skipped", said("call-not-recorded"))
             )
-            found.append(Settled(entry, _answer(mine, other), mine, other, tuple(part.stack(f"{call}.forward"))))
+            settled.append(Settled(entry, _answer(mine, other), mine, other, tuple(part.stack(f"{call}.forward"))))
     finally:
         part.close()
-    return found
+    return settled
 
 
 def _part(folder: Path, place: RankOfStep) -> DumpPart:
@@ -132,7 +136,7 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: RankOfStep) ->
     """The verdict with what a second look settled. The first call that is wrong on one side alone is named first,
     unless the call that was named comes before it: rows compare two kernels, which is sharper than the tolerance here.
     """
-    counts = Counter(one.answer for one in settled)
+    counts = Counter(answer.answer for answer in settled)
     note = said(
         "second-look-settled",
         len(settled),
@@ -140,20 +144,20 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: RankOfStep) ->
         counts["wrong"] + counts["reference"],
         counts["both"] + counts["unsure"] + counts["skipped"],
     )
-    summary = {**verdict.summary, "second_look": {"results": [one.to_json() for one in settled]}}
+    summary = {**verdict.summary, "second_look": {"results": [answer.to_json() for answer in settled]}}
     verdict = replace(verdict, notes=(*verdict.notes, note), summary=summary)
     first = verdict.findings[0].entry if verdict.status == "diverged" and verdict.findings else None
     named = None
-    for one in settled:
-        if one.answer in _ALONE:
-            named = one
+    for answer in settled:
+        if answer.answer in _ALONE:
+            named = answer
             break
-        if one.entry == first:
+        if answer.entry == first:
             break  # nothing before it is wrong
     if named is None:
         return verdict
-    same = next((one for one in verdict.findings if one.entry == named.entry), None)
-    rest = tuple(one for one in verdict.findings if one is not same)
+    same = next((finding for finding in verdict.findings if finding.entry == named.entry), None)
+    rest = tuple(finding for finding in verdict.findings if finding is not same)
     return replace(verdict, status="diverged", findings=(_finding(named, place, same), *rest))
 
 

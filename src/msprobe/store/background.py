@@ -126,8 +126,8 @@ _live: weakref.WeakSet[Background[Any]] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for one in list(_live):
-        one._leave_to_parent()
+    for writer in list(_live):
+        writer._leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):

@@ -85,13 +85,13 @@ class FurtherRows:
     """Grows the columns of statistics beyond the usual ones, which few tensors have."""
 
     def __init__(self) -> None:
-        self._found: dict[Statistic, dict[int, float]] = {}
+        self._numbers: dict[Statistic, dict[int, float]] = {}
 
     def add(self, row: int, leaf: dict[str, Any]) -> None:
         """What the description of a tensor, that of this row, has of them."""
         for statistic in FURTHER:
             if statistic.key in leaf:
-                numbers = self._found.setdefault(statistic, {})
+                numbers = self._numbers.setdefault(statistic, {})
                 number = _number(leaf[statistic.key])
                 if number is not None:
                     numbers[row] = number
@@ -100,9 +100,9 @@ class FurtherRows:
         """The columns of so many rows."""
         columns = []
         for statistic in FURTHER:
-            if statistic in self._found:
+            if statistic in self._numbers:
                 values, known = np.full(rows, _NAN), np.zeros(rows, np.bool_)
-                numbers = self._found[statistic]
+                numbers = self._numbers[statistic]
                 places = np.fromiter(numbers, np.int64, len(numbers))
                 values[places] = np.fromiter(numbers.values(), np.float64, len(numbers))
                 known[places] = True
@@ -128,17 +128,17 @@ def leaves(name: str, record: Any) -> list[tuple[str, Any]]:
     A value is an object with a ``type`` (a tensor, if it also has ``dtype``), None, or what else stands
     there. The value of a record that is itself null has the empty slot.
     """
-    found: list[tuple[str, Any]] = []
+    slots: list[tuple[str, Any]] = []
     if "parameters_grad" in name and "parameters_grad" in name.split("."):
-        _walk("", record, False, 0, found)
+        _walk("", record, False, 0, slots)
     elif not isinstance(record, dict) or ("debug" in name and "debug" in name.split(".")):
-        _walk("", record, True, 0, found)
+        _walk("", record, True, 0, slots)
     else:
         for key, first in _PARTS:
             part = record.get(key)
             if part is not None or key in record:
-                _walk(first, part, True, 0, found)
-    return found
+                _walk(first, part, True, 0, slots)
+    return slots
 
 
 def is_tensor(leaf: Any) -> bool:
@@ -146,20 +146,20 @@ def is_tensor(leaf: Any) -> bool:
     return isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str) and isinstance(leaf.get("type"), str)
 
 
-def _walk(slot: str, value: Any, lists_count: bool, level: int, found: list[tuple[str, Any]]) -> None:
+def _walk(slot: str, value: Any, lists_count: bool, level: int, slots: list[tuple[str, Any]]) -> None:
     if isinstance(value, dict):
         if isinstance(value.get("type"), str):
-            found.append((slot, value))
+            slots.append((slot, value))
         elif level < _MOST_NESTING:
             for key, item in value.items():
-                _walk(f"{slot}.{key}" if slot else key, item, lists_count, level + 1, found)
+                _walk(f"{slot}.{key}" if slot else key, item, lists_count, level + 1, slots)
     elif isinstance(value, list):
         if level < _MOST_NESTING:
             for number, item in enumerate(value):
                 below = slot if not lists_count else f"{slot}.{number}" if slot else str(number)
-                _walk(below, item, lists_count, level + 1, found)
+                _walk(below, item, lists_count, level + 1, slots)
     else:
-        found.append((slot, value))
+        slots.append((slot, value))
 
 
 class _Rows:
@@ -234,13 +234,13 @@ class _Rows:
         """The four statistics as floats, and which of them are null; keeps large whole numbers."""
         row = len(self._entry) - 1
         numbers, nulls = [], 0
-        for bit, (name, found) in enumerate(zip(STATISTICS, statistics, strict=True)):
-            number = _number(found)
+        for bit, (name, statistic) in enumerate(zip(STATISTICS, statistics, strict=True)):
+            number = _number(statistic)
             if number is None:
                 nulls |= 1 << bit
                 number = _NAN
-            elif type(found) is int and not -_EXACT <= found <= _EXACT:
-                self._exact[name, row] = found
+            elif type(statistic) is int and not -_EXACT <= statistic <= _EXACT:
+                self._exact[name, row] = statistic
             numbers.append(number)
         return numbers, nulls
 
@@ -266,20 +266,20 @@ class _Rows:
         )
 
 
-def _number(found: Any) -> float | None:
+def _number(statistic: Any) -> float | None:
     """A statistic as a float; None for null. ``strict_json`` writes NaN and the infinities as strings."""
-    if isinstance(found, (int, float)):
+    if isinstance(statistic, (int, float)):
         try:
-            return float(found)
+            return float(statistic)
         except OverflowError:
-            return float("inf") if found > 0 else float("-inf")
-    if isinstance(found, str) and found in ("NaN", "Infinity", "-Infinity"):
-        return float(found.replace("Infinity", "inf"))
+            return float("inf") if statistic > 0 else float("-inf")
+    if isinstance(statistic, str) and statistic in ("NaN", "Infinity", "-Infinity"):
+        return float(statistic.replace("Infinity", "inf"))
     return None
 
 
-def _text(found: Any) -> str | None:
-    return found if isinstance(found, str) else None
+def _text(statistic: Any) -> str | None:
+    return statistic if isinstance(statistic, str) else None
 
 
 def _value_of(leaf: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ StepAndRank = tuple[int | None, int | str]
 
 def broken_parts(dump: Dump) -> dict[StepAndRank, str]:
     """The parts that cannot be read to their last record, and why. Reads the whole dump."""
-    found: dict[StepAndRank, str] = {}
+    texts: dict[StepAndRank, str] = {}
     for step in dump.steps:
         for rank in dump.ranks(step):
             try:
@@ -31,8 +31,8 @@ def broken_parts(dump: Dump) -> dict[StepAndRank, str]:
                 finally:
                     part.close()
             except MsprobeError as problem:
-                found[step, rank] = in_words(step, rank, problem.message)
-    return found
+                texts[step, rank] = in_words(step, rank, problem.message)
+    return texts
 
 
 def readable_records(folder: StrPath) -> int:
@@ -77,16 +77,16 @@ def missing_ranks(dump: Dump) -> list[str]:
     ranks = {step: set(dump.ranks(step)) for step in dump.steps}
     everyone = list(dict.fromkeys(rank for step in dump.steps for rank in dump.ranks(step)))
     hollow = set(dump.hollow)
-    found: list[str] = []
+    texts: list[str] = []
     for step, there in ranks.items():
         lacking = [rank for rank in everyone if rank not in there and (step, rank) not in hollow]
         if lacking:
             named, is_one = _named(lacking), len(lacking) == 1
-            found.append(
+            texts.append(
                 said("rank-missing-in-step", step, named) if is_one else said("ranks-missing-in-step", step, named)
             )
     nowhere = ranks_of_no_step(dump)
-    return [*found, missing_from_all(nowhere)] if nowhere else found
+    return [*texts, missing_from_all(nowhere)] if nowhere else texts
 
 
 def missing_from_all(ranks: list[int]) -> str:
@@ -122,7 +122,7 @@ def _ranks_of_program(dump: Dump) -> tuple[int, frozenset[int]]:
             world, asked = part.ours.get("world"), part.ours.get("ranks")
             if not isinstance(world, int) or not 0 < world <= _MOST_RANKS:
                 return 0, frozenset()
-            return int(world), frozenset(one for one in asked if type(one) is int) if isinstance(
+            return int(world), frozenset(rank for rank in asked if type(rank) is int) if isinstance(
                 asked, list
             ) else frozenset()
     return 0, frozenset()

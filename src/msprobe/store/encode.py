@@ -58,8 +58,8 @@ def strict(text: bytes) -> bytes:
 
 
 def _strict_token(match: re.Match[bytes]) -> bytes:
-    found = match.group()
-    return found if found.startswith(b'"') else b'"' + found + b'"'
+    token = match.group()
+    return token if token.startswith(b'"') else b'"' + token + b'"'
 
 
 def _write(tree: object, line: bytes, around: list[object], append: Callable[[bytes], None]) -> None:

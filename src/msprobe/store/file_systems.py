@@ -41,10 +41,10 @@ def is_local_folder(folder: str | os.PathLike[str]) -> bool:
 def kind_of(descriptor: int) -> str:
     """The kind of the file system of an open file, as ``ext4``; empty where the system does not say."""
     device = os.fstat(descriptor).st_dev
-    found = _known.get(device)
-    if found is None:
-        found = _known[device] = _kind_of_mount(descriptor)
-    return found
+    known = _known.get(device)
+    if known is None:
+        known = _known[device] = _kind_of_mount(descriptor)
+    return known
 
 
 def _kind_of_mount(descriptor: int) -> str:

@@ -21,21 +21,21 @@ def handed_through(record: Any) -> dict[str, str]:
     """The arguments of a call or pass that are results of it, untouched, each with the result: ``input.0`` ->
     ``output.0``. Empty where there is none, and for dumps of recorders that do not say it.
     """
-    found: dict[str, str] = {}
+    arguments_by_path: dict[str, str] = {}
     ours = record.get("msprobe") if isinstance(record, dict) else None
     for place in (ours, record):
         noted = place.get(HANDED_THROUGH) if isinstance(place, dict) else None
         if isinstance(noted, dict):
-            found |= {path: result for path, result in noted.items() if isinstance(result, str)}
-    return found
+            arguments_by_path |= {path: result for path, result in noted.items() if isinstance(result, str)}
+    return arguments_by_path
 
 
 def has_own_backward(backward: Any, results: int = 1) -> bool:
     """False for a backward record whose gradients are all those of the call before. ``results``: how many gradients
     came in, of which each one handed through is none of the call's own.
     """
-    found = handed_through(backward)
-    return not found or len(set(found.values())) < max(1, results)
+    passed_on = handed_through(backward)
+    return not passed_on or len(set(passed_on.values())) < max(1, results)
 
 
 def is_of_the_call_before(part: DumpPart, name: str) -> bool:

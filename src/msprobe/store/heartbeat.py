@@ -98,8 +98,8 @@ def state(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            found = os.fstat(descriptor)
-            return found.st_mtime_ns, found.st_size
+            status = os.fstat(descriptor)
+            return status.st_mtime_ns, status.st_size
         finally:
             os.close(descriptor)
     return None

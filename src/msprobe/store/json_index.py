@@ -25,7 +25,7 @@ import orjson
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import zstd
 from msprobe.foreign.budget import Budget, BudgetError
-from msprobe.foreign.json_places import JsonPlaces, Member
+from msprobe.foreign.json_places import JsonMember, JsonPlaces
 from msprobe.foreign.json_text import long_numbers
 from msprobe.foreign.opening import open_regular
 from msprobe.messages import said, text_of
@@ -36,7 +36,7 @@ _DATA_END = re.compile(rb"\n \}")
 _KEY = re.compile(rb'\n  ("(?:[^"\\]|\\.)*"): ')
 
 
-class Places:
+class MemberPlaces:
     """Where records stand: source, start and end of each name, in the order in which names first came."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Places:
             self._source[number], self._start[number], self._end[number] = source, start, end
 
     @classmethod
-    def of(cls, names: list[str], starts: list[int], ends: list[int]) -> Places:
+    def of(cls, names: list[str], starts: list[int], ends: list[int]) -> MemberPlaces:
         """Places in the first source; of a name that comes twice, the later one."""
         places = cls()
         places._number = dict(zip(names, range(len(names)), strict=True))
@@ -69,9 +69,9 @@ class Places:
                 places.add(name, 0, start, end)
         return places
 
-    def copy(self) -> Places:
+    def copy(self) -> MemberPlaces:
         """Places to which more can be added."""
-        places = Places()
+        places = MemberPlaces()
         places._number = dict(self._number)
         places._source, places._start, places._end = self._source[:], self._start[:], self._end[:]
         return places
@@ -102,7 +102,7 @@ class JsonIndex:
 
     header: dict[str, Any]
     ours: dict[str, Any]
-    places: Places
+    places: MemberPlaces
     text: mmap.mmap | bytes
 
 
@@ -121,10 +121,10 @@ def read_index(path: Path, partial: bool = False) -> JsonIndex:
     except OSError:
         return _read_index(path)  # raises it in words
     key = (os.path.abspath(path), state.st_mtime_ns, state.st_size, state.st_ino)
-    found = _open.get(key)
-    if found is None:
-        found = _open[key] = _read_index(path)
-    return found
+    index = _open.get(key)
+    if index is None:
+        index = _open[key] = _read_index(path)
+    return index
 
 
 def _read_index(path: Path) -> JsonIndex:
@@ -179,11 +179,11 @@ def parse(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
 def parse_loose(text: bytes, path: Path, what: str = "", offset: int = 0) -> Any:
     """The same for what Python writes and strict JSON does not know: bare NaN and infinities, lone surrogates."""
     try:
-        found = text.decode("utf-8", "surrogatepass")
-        number = long_numbers(found)
+        decoded = text.decode("utf-8", "surrogatepass")
+        number = long_numbers(decoded)
         if number is None:
-            return _decoder.decode(found)
-        return json.loads(found, parse_int=number)
+            return _decoder.decode(decoded)
+        return json.loads(decoded, parse_int=number)
     except json.JSONDecodeError as problem:
         line = said("json-line-and-column", problem.lineno, problem.colno)
         where = said("json-byte", offset + problem.pos) if offset else line
@@ -231,7 +231,7 @@ def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
     start = data + len(_DATA)
     if text[start : start + 1] == b"}":
         end = start
-        places: Places | None = Places()
+        places: MemberPlaces | None = MemberPlaces()
     else:
         match = _DATA_END.search(text, start)
         if match is None:
@@ -251,7 +251,7 @@ def _index(text: mmap.mmap | bytes, data: int) -> JsonIndex | None:
     return JsonIndex(header | rest, ours if isinstance(ours, dict) else {}, places, text)
 
 
-def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
+def _places(text: mmap.mmap | bytes, start: int, end: int) -> MemberPlaces | None:
     """Where the value of each key at depth 2 between ``start`` and ``end`` stands; None at a fault."""
     keys: list[bytes] = []
     starts: list[int] = []
@@ -267,7 +267,7 @@ def _places(text: mmap.mmap | bytes, start: int, end: int) -> Places | None:
         names = [sys.intern(key[1:-1].decode() if b"\\" not in key else str(json.loads(key))) for key in keys]
     except ValueError:
         return None
-    return Places.of(names, starts, [*ends[1:], end])
+    return MemberPlaces.of(names, starts, [*ends[1:], end])
 
 
 def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
@@ -280,35 +280,37 @@ def _scanned(path: Path, text: mmap.mmap | bytes) -> JsonIndex:
         except UnicodeError as problem:
             raise InvalidInputError(said("dump-json-broken", path, problem)) from problem
     json_places = JsonPlaces(text, path, budget)
-    found = {member.name: member for member in json_places.whole()}
-    data = found.pop("data", None)
-    places = Places()
+    members = {member.name: member for member in json_places.whole()}
+    data = members.pop("data", None)
+    places = MemberPlaces()
     if data is None:
-        header, places = _extracted(path, found, text)
+        header, places = _extracted(path, members, text)
     else:
         if text[data.start : data.start + 1] != b"{":
             value = parse(text[data.start : data.end], path, ', "data",', data.start)
             raise InvalidInputError(said("dump-data-is-no-object", path, _kind(value)))
         for name, start, end in json_places.members(data.start):
             places.add(name, 0, start, end)
-        header = _values(path, found, text)
+        header = _values(path, members, text)
     ours = header.pop("msprobe", {})
     return JsonIndex(header, ours if isinstance(ours, dict) else {}, places, text)
 
 
-def _values(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> dict[str, Any]:
+def _values(path: Path, members: dict[str, JsonMember], text: mmap.mmap | bytes) -> dict[str, Any]:
     return {name: parse(text[start:end], path, f", {name!r},", start) for name, start, end in members.values()}
 
 
-def _extracted(path: Path, members: dict[str, Member], text: mmap.mmap | bytes) -> tuple[dict[str, Any], Places]:
+def _extracted(
+    path: Path, members: dict[str, JsonMember], text: mmap.mmap | bytes
+) -> tuple[dict[str, Any], MemberPlaces]:
     """Header and records of a file of single calls, as op_generate of mindstudio-probe writes it: without ``data``."""
-    records = {name: one for name, one in members.items() if name.endswith((".forward", ".backward"))}
-    if not records or any(text[one.start : one.start + 1] != b"{" for one in records.values()):
+    records = {name: member for name, member in members.items() if name.endswith((".forward", ".backward"))}
+    if not records or any(text[record.start : record.start + 1] != b"{" for record in records.values()):
         raise InvalidInputError(said("dump-json-without-data", path))
-    header = _values(path, {name: one for name, one in members.items() if name not in records}, text)
-    if any(text.find(b'"data_name"', one.start, one.end) >= 0 for one in records.values()):
+    header = _values(path, {name: member for name, member in members.items() if name not in records}, text)
+    if any(text.find(b'"data_name"', record.start, record.end) >= 0 for record in records.values()):
         header.setdefault("dump_data_dir", layout.TENSOR_FOLDER)
-    places = Places()
+    places = MemberPlaces()
     for name, start, end in records.values():
         places.add(name, 0, start, end)
     return header, places

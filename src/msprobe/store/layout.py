@@ -126,8 +126,8 @@ def is_journal(name: str) -> bool:
 def journals(folder: StrPath) -> list[Path]:
     """The journals in ``folder``, each left by a run that has not finished this step (or never will)."""
     with os.scandir(folder) as entries:
-        found = [entry.name for entry in entries if is_journal(entry.name) and _is_file(entry)]
-    return [Path(folder) / name for name in sorted(found)]
+        names = [entry.name for entry in entries if is_journal(entry.name) and _is_file(entry)]
+    return [Path(folder) / name for name in sorted(names)]
 
 
 def old_files(folder: StrPath) -> list[Path]:
@@ -136,16 +136,16 @@ def old_files(folder: StrPath) -> list[Path]:
 
     A folder that does not exist has none.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     base = Path(folder)
     with contextlib.suppress(FileNotFoundError), os.scandir(base) as entries:
         for entry in entries:
             if entry.name == TENSOR_FOLDER and entry.is_dir(follow_symlinks=False):
                 with os.scandir(entry.path) as values:
-                    found.extend(Path(value.path) for value in values if not value.is_dir(follow_symlinks=False))
+                    paths.extend(Path(value.path) for value in values if not value.is_dir(follow_symlinks=False))
             elif _is_ours(entry.name) and not entry.is_dir(follow_symlinks=False):
-                found.append(Path(entry.path))
-    return sorted(found)
+                paths.append(Path(entry.path))
+    return sorted(paths)
 
 
 def prepare(folder: Path, existing: Existing, ours: str) -> None:
@@ -155,16 +155,16 @@ def prepare(folder: Path, existing: Existing, ours: str) -> None:
     tensor files (old ones stay among the new ones), ``refuse`` raises DumpExistsError if there are any. Raises
     PathError where a file cannot be removed.
     """
-    found = [path for path in old_files(folder) if path.name != ours]
+    paths = [path for path in old_files(folder) if path.name != ours]
     if existing == "overwrite":
-        found = [path for path in found if path.parent == folder]
-    if not found:
+        paths = [path for path in paths if path.parent == folder]
+    if not paths:
         return
     if existing == "refuse":
-        raise DumpExistsError(said("dump-exists", folder, len(found), found[0].name))
+        raise DumpExistsError(said("dump-exists", folder, len(paths), paths[0].name))
     if folder.is_symlink():
         raise PathError(said("dump-folder-is-link", folder))
-    _remove(found)
+    _remove(paths)
 
 
 def remove(folder: Path) -> bool:
@@ -173,10 +173,10 @@ def remove(folder: Path) -> bool:
     False if there were none. Raises PathError where a file cannot be removed.
     """
     # First what makes a dump of the rest: an interruption leaves nothing that looks whole.
-    found = sorted(old_files(folder), key=lambda path: path.name not in MAIN_FILES)
-    if not found:
+    files = sorted(old_files(folder), key=lambda path: path.name not in MAIN_FILES)
+    if not files:
         return False
-    _remove(found)
+    _remove(files)
     remove_empty(folder)
     return True
 

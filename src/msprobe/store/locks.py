@@ -34,10 +34,10 @@ def is_held(path: str | os.PathLike[str]) -> bool | None:
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _asked(fcntl.F_RDLCK))
+            lock = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _asked(fcntl.F_RDLCK))
         finally:
             os.close(descriptor)
-        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+        return bool(_FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
     return None
 
 

@@ -106,7 +106,7 @@ def _storage_of(url: str) -> tuple[Any, str]:
 def _files_of(url: str, root: str, listed: Mapping[Any, Any]) -> tuple[list[_File], int]:
     """The files of a dump in a listing, and how many others there are."""
     budget = Budget(url)
-    found: list[_File] = []
+    files: list[_File] = []
     left_out = 0
     if len(listed) > _MOST_FILES:
         raise InvalidInputError(said("url-of-too-many-files", url, len(listed)))
@@ -117,8 +117,8 @@ def _files_of(url: str, root: str, listed: Mapping[Any, Any]) -> tuple[list[_Fil
         if place is None or type(size) is not int or size < 0:
             left_out += 1
             continue
-        found.append(_File(str(name), place, size))
-    return found, left_out
+        files.append(_File(str(name), place, size))
+    return files, left_out
 
 
 def _place_of(name: str) -> Path | None:
@@ -136,7 +136,7 @@ def _place_of(name: str) -> Path | None:
     expected = [_STEP, _RANK][-len(folders) :] if folders else []
     if len(folders) > 2 or (len(folders) == 1 and _STEP.fullmatch(folders[0])):
         return None
-    if not all(pattern.fullmatch(one) for pattern, one in zip(expected, folders, strict=True)):
+    if not all(pattern.fullmatch(folder) for pattern, folder in zip(expected, folders, strict=True)):
         return None
     return Path(*parts)
 

@@ -46,10 +46,10 @@ class Duty:
         """Whether the first process answers for folders of this name."""
         if name == self.own():
             return True
-        found = _RANK.fullmatch(name)
-        if found is None or not found[1]:
-            return found is not None or _PROCESS.fullmatch(name) is not None
-        return self.rank is None or int(found[1]) >= self.world or not self.wants(int(found[1]))
+        match = _RANK.fullmatch(name)
+        if match is None or not match[1]:
+            return match is not None or _PROCESS.fullmatch(name) is not None
+        return self.rank is None or int(match[1]) >= self.world or not self.wants(int(match[1]))
 
 
 def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty) -> tuple[list[int], str]:
@@ -68,10 +68,10 @@ def remove_old_dumps(dump_paths: Iterable[StrPath], first_step: int, duty: Duty)
                     steps.add(step)
             except FileNotFoundError:
                 continue  # somebody else was faster
-            except PathError as found:
-                problem = problem or found.message
-            except OSError as found:
-                problem = problem or said("earlier-run-not-removed", folder, found.strerror)
+            except PathError as error:
+                problem = problem or error.message
+            except OSError as error:
+                problem = problem or said("earlier-run-not-removed", folder, error.strerror)
     return sorted(steps), problem
 
 

@@ -270,17 +270,17 @@ def _writes_elsewhere(owner: Owner, folder: Path, is_local: bool) -> bool:
     """Whether the owner of a finished dump, which cannot be asked, is writing another step of the same rank."""
     if processes.can_be_asked(owner):
         return False
-    found = _busy.get(owner)
-    if found is None:
-        found = False
+    is_busy = _busy.get(owner)
+    if is_busy is None:
+        is_busy = False
         with contextlib.suppress(OSError):
             for _, step in layout.step_folders(folder.parent.parent):
-                found = found or any(
+                is_busy = is_busy or any(
                     _look(path, from_end=False)[0] == owner and _is_held_or_touched(owner, path, is_local)
                     for path in _journals(step / folder.name)
                 )
-        _busy[owner] = found
-    return found
+        _busy[owner] = is_busy
+    return is_busy
 
 
 def _journals(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
 from msprobe.store.journal_reader import JournalGone, JournalReader
-from msprobe.store.rows import Rows
+from msprobe.store.rows import StoredRows
 
 if TYPE_CHECKING:
     from msprobe.store.columns import Columns
@@ -69,11 +69,11 @@ class DumpPart:
         self.ours: dict[str, Any] = {}
         self.complete = True
         self.lost = 0
-        self._places = json_index.Places()
+        self._places = json_index.MemberPlaces()
         self._index: json_index.JsonIndex | None = None
         self._sources: list[tuple[Path, Any]] = []
         #: The rows of tensors, see :mod:`msprobe.store.rows`.
-        self.rows = Rows(self.folder / (layout.ROWS_FILE if self.kind == "dump" else layout.DEBUG_ROWS_FILE))
+        self.rows = StoredRows(self.folder / (layout.ROWS_FILE if self.kind == "dump" else layout.DEBUG_ROWS_FILE))
         self._stack_of: dict[str, Any] | None = None
         self._frames: dict[Any, list[str]] = {}
         self._parents: dict[str, Any] | None = None
@@ -141,11 +141,11 @@ class DumpPart:
     def parents(self) -> dict[str, Any]:
         """The content of ``construct.json``: child to parent, in order."""
         if self._parents is None:
-            found = self._load_if_there(layout.CONSTRUCT_FILE)
+            content = self._load_if_there(layout.CONSTRUCT_FILE)
             # Names of records, which are in memory already, and many have the same parent.
             self._parents = {
                 sys.intern(name): sys.intern(above) if type(above) is str else above
-                for name, above in (found | self._journal_parents).items()
+                for name, above in (content | self._journal_parents).items()
             }
         return self._parents
 
@@ -309,13 +309,13 @@ class DumpPart:
 
     def _read_stacks(self) -> dict[str, Any]:
         """The number of the stack of each name, and the frames of each number in ``_frames``."""
-        found = self._load_if_there(layout.STACK_FILE)
+        content = self._load_if_there(layout.STACK_FILE)
         path = self.folder / layout.STACK_FILE
         stack_of: dict[str, Any] = {}
-        for key, group in found.items():
+        for key, group in content.items():
             if not isinstance(group, list):
                 raise InvalidInputError(said("dump-field-is-no-list", path, key, type(group).__name__))
-            if "0" in found:
+            if "0" in content:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
                     raise InvalidInputError(said("stack-field-wrong", path, key))
                 self._frames[key] = group[1]
@@ -335,10 +335,10 @@ class DumpPart:
         if self.kind == "debug" or not os.path.lexists(path):
             return {}
         links.check_link(path, self._root)
-        found = json_index.load_json(path)
-        if not isinstance(found, dict):
-            raise InvalidInputError(said("dump-json-is-no-object", path, type(found).__name__))
-        return found
+        content = json_index.load_json(path)
+        if not isinstance(content, dict):
+            raise InvalidInputError(said("dump-json-is-no-object", path, type(content).__name__))
+        return content
 
 
 def _can_be_a_name(text: str) -> bool:

@@ -82,11 +82,11 @@ def read_pickle(
     """
     machine = _Machine(data, rebuild, persistent, start)
     try:
-        found = machine.run()
+        tree = machine.run()
         most = _FREE_UNFOLDED + _MOST_UNFOLDED_FOR_A_BYTE * (machine.position - start)
         if machine.is_shared or machine.letters_again > most:
-            _check_unfolded(found, most)
-        return found, machine.position
+            _check_unfolded(tree, most)
+        return tree, machine.position
     except PickleError:
         raise
     except (IndexError, struct.error, TypeError, KeyError, ValueError, OverflowError, RecursionError) as problem:
@@ -156,9 +156,9 @@ class _Machine:
             end += 1
             if end - self.position > 1 << 16:
                 raise PickleError(said("pickle-endless-line"))
-        found = bytes(self.data[self.position : end])
+        text = bytes(self.data[self.position : end])
         self.position = end + 1
-        return found
+        return text
 
     def contain(self, value: Any) -> None:
         self.containers += 1
@@ -217,9 +217,9 @@ class _Machine:
         if rebuild is None:
             return Opaque(name, arguments)
         cost = len(arguments)
-        for one in arguments:
-            if type(one) in _SIZED:
-                cost += len(one)
+        for argument in arguments:
+            if type(argument) in _SIZED:
+                cost += len(argument)
         self.spend(cost)
         return rebuild(*arguments)
 
@@ -229,9 +229,9 @@ class _Machine:
         if isinstance(target, Opaque):
             target.state = state
         elif hasattr(target, "with_state"):
-            for one in (state, *(state if isinstance(state, tuple) else ())):
-                if type(one) in _SIZED:
-                    self.spend(len(one))
+            for container in (state, *(state if isinstance(state, tuple) else ())):
+                if type(container) in _SIZED:
+                    self.spend(len(container))
             target.with_state(state)
 
     def put_items(self, items: list[Any]) -> None:
@@ -359,13 +359,13 @@ def _check_unfolded(root: Any, most: int) -> None:
         inner = _inner(node)
         if is_ready:
             size = 1
-            for one in inner:
-                size += len(one) if isinstance(one, (str, bytes)) else sizes.get(id(one), 1)
+            for inner_value in inner:
+                size += len(inner_value) if isinstance(inner_value, (str, bytes)) else sizes.get(id(inner_value), 1)
             sizes[id(node)] = min(size, most + 1)
         elif id(node) not in sizes:
             sizes[id(node)] = 1  # until it is known; for what holds itself, it counts once
             todo.append((node, True))
-            todo.extend((one, False) for one in inner if isinstance(one, _CONTAINERS))
+            todo.extend((inner_value, False) for inner_value in inner if isinstance(inner_value, _CONTAINERS))
     if sizes.get(id(root), 1) > most:
         raise PickleError(said("pickle-repeats"))
 

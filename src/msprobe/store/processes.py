@@ -40,15 +40,15 @@ class Owner:
         }
 
     @classmethod
-    def of(cls, found: dict[str, object]) -> Owner:
+    def of(cls, fields: dict[str, object]) -> Owner:
         """The process that a dump names, also one of an earlier version. Raises what a wrong form leads to."""
         return cls(
-            pid=_whole(found["pid"]),
-            host=str(found["host"]),
-            started=_whole(found["started"]),
-            boot=str(found.get("boot", "")),
-            namespace=_whole(found.get("namespace", 0)),
-            beats=found.get("beats") is True,
+            pid=_whole(fields["pid"]),
+            host=str(fields["host"]),
+            started=_whole(fields["started"]),
+            boot=str(fields.get("boot", "")),
+            namespace=_whole(fields.get("namespace", 0)),
+            beats=fields.get("beats") is True,
         )
 
 
@@ -119,7 +119,7 @@ def _boot() -> str:
 
 def _namespace() -> int:
     with contextlib.suppress(OSError):
-        found = _NAMESPACE.fullmatch(os.readlink("/proc/self/ns/pid"))
-        if found:
-            return int(found[1])
+        match = _NAMESPACE.fullmatch(os.readlink("/proc/self/ns/pid"))
+        if match:
+            return int(match[1])
     return 0

@@ -169,17 +169,17 @@ def open_dump(path: StrPath) -> Dump:
 
 def open_dumps(paths: Sequence[StrPath]) -> list[Dump]:
     """Open several dumps. Raises one PathError that names all paths that lead to none."""
-    found: list[Dump] = []
+    dumps: list[Dump] = []
     problems: list[str] = []
     for path in paths:
         try:
-            found.append(open_dump(path))
+            dumps.append(open_dump(path))
         except PathError as problem:
             text = problem.message
             problems.append(f"{text[0].upper()}{text[1:]}" if problems and text[0].islower() else text)
     if problems:
         raise PathError(joined(" ", dict.fromkeys(problems)))
-    return found
+    return dumps
 
 
 def _no_dump(given: Path, message: str, otherwise: str = "") -> PathError:
@@ -220,18 +220,21 @@ def _sorted_out(folders: list[_Folder]) -> tuple[list[_Folder], list[_Folder]]:
 
 def _check_links(given: Path, folders: list[_Folder]) -> None:
     """Raises InvalidInputError where a folder of a step or of a rank is a link out of the dump."""
-    found = dict.fromkeys(place for folder in folders for place in folder.links)
-    suspects = sorted(found, key=lambda place: len(place.parts))
+    linked = dict.fromkeys(place for folder in folders for place in folder.links)
+    suspects = sorted(linked, key=lambda place: len(place.parts))
     if suspects and not any(map(links.is_marked, (given, given.absolute().parent))):
         for place in suspects:
             links.check_link(place, given)
 
 
 def _ranks_in(step: Path, number: int | None, links_above: tuple[Path, ...] = ()) -> list[_Folder]:
-    found = sorted(_sub_folders(step, _RANK_OR_PROCESS), key=lambda one: _RANK.fullmatch(one[0].name) is None)
+    folders = sorted(
+        _sub_folders(step, _RANK_OR_PROCESS),
+        key=lambda folder_and_link: _RANK.fullmatch(folder_and_link[0].name) is None,
+    )
     return [
         _Folder(folder, number, _rank_of(folder.name), (*links_above, folder) if is_link else links_above)
-        for folder, is_link in found
+        for folder, is_link in folders
     ]
 
 
@@ -265,21 +268,21 @@ def _names_in(folder: Path) -> set[str]:
 
 
 def _kinds_of(names: set[str]) -> list[layout.FileKind]:
-    found: list[layout.FileKind] = []
+    present: list[layout.FileKind] = []
     kinds: tuple[layout.FileKind, ...] = ("dump", "debug")
     for kind in kinds:
         if any(layout.kind_of(name) == kind or name.startswith(f"{kind}-") for name in names):
-            found.append(kind)
-    return found
+            present.append(kind)
+    return present
 
 
 def _sub_folders(folder: Path, name: re.Pattern[str]) -> list[tuple[Path, bool]]:
     """The folders of such names, by name, and whether each is a symbolic link."""
     with os.scandir(folder) as entries:
-        found = [
+        folders = [
             (entry.name, entry.is_symlink()) for entry in entries if name.fullmatch(entry.name) and _leads_on(entry)
         ]
-    return [(folder / name, is_link) for name, is_link in sorted(found)]
+    return [(folder / name, is_link) for name, is_link in sorted(folders)]
 
 
 def _leads_on(entry: os.DirEntry[str]) -> bool:

@@ -63,8 +63,8 @@ def word_signs(first: int, words: int) -> tuple[Floats, npt.NDArray[np.intp]]:
 def signs(count: int) -> npt.NDArray[np.int8]:
     """The sign of each of the first ``count`` elements in each sum: ``SUMS`` times ``count`` of 1 and -1."""
     words = -(-count // WORD)
-    own, of_words = word_signs(0, words)
-    lanes = (of_words[:, None] + np.arange(WORD)).reshape(-1)
+    own, word_rows = word_signs(0, words)
+    lanes = (word_rows[:, None] + np.arange(WORD)).reshape(-1)
     whole: npt.NDArray[Any] = own.astype(np.int8)[:, None] * lane_signs().astype(np.int8)[lanes]
     return np.ascontiguousarray(whole[:count].T)
 
@@ -72,13 +72,13 @@ def signs(count: int) -> npt.NDArray[np.int8]:
 def add_to_lanes(lanes: Floats, values: Floats, first: int) -> None:
     """Add values, of which the first is element ``first`` (a multiple of ``WORD``), to the lanes."""
     words = -(-len(values) // WORD)
-    own, of_words = word_signs(first // WORD, words)
+    own, word_rows = word_signs(first // WORD, words)
     signed = np.zeros(words * WORD)
     signed[: len(values)] = values
     signed *= own
     table = signed.reshape(words, WORD)
     for shift in range(0, 64, 8):
-        lanes[shift : shift + WORD] += table[of_words == shift].sum(axis=0)
+        lanes[shift : shift + WORD] += table[word_rows == shift].sum(axis=0)
 
 
 def signed_sums(lanes: Floats) -> Floats:

@@ -87,14 +87,14 @@ class TensorRow:
         return math.sqrt(self.squares) if self.squares >= 0.0 else _NAN
 
 
-def distance(one: TensorRow, other: TensorRow) -> float:
+def distance(first: TensorRow, other: TensorRow) -> float:
     """An unbiased estimate of the norm of the difference of two tensors with the same number of elements, good to about
     a quarter; NaN where a side has no signed sums.
     """
-    return math.sqrt(sum((a - b) * (a - b) for a, b in zip(one.signed, other.signed, strict=True)) / SUMS)
+    return math.sqrt(sum((a - b) * (a - b) for a, b in zip(first.signed, other.signed, strict=True)) / SUMS)
 
 
-class Layout:
+class RowLayout:
     """How a row lies in a file. Raises ValueError for a header that describes none."""
 
     def __init__(self, header: Any) -> None:
@@ -108,8 +108,8 @@ class Layout:
         self.mark = "<" if order == "little" else ">"
         # name -> (type, count, offset)
         self.fields: dict[str, tuple[str, int, int]] = {}
-        found = header.get("fields")
-        for field in found if isinstance(found, list) else ():
+        fields = header.get("fields")
+        for field in fields if isinstance(fields, list) else ():
             self._add(field)
         if not self.fields.keys() >= {"sum", "squares"}:
             raise ValueError(said("rows-without-sums"))
@@ -122,7 +122,7 @@ class Layout:
         if not isinstance(field, list) or len(field) != 4:
             raise ValueError(said("rows-field-undescribed"))
         name, kind, count, offset = field
-        known = {one[0]: one[2] for one in row_format.FIELDS}
+        known = {field[0]: field[2] for field in row_format.FIELDS}
         if not isinstance(name, str) or name not in known:
             return
         if kind not in _TYPES or count != known[name] or type(offset) is not int:
@@ -161,7 +161,7 @@ def _size(number: Any, least: int, most: int) -> int:
     return number
 
 
-OURS = Layout(
+OURS = RowLayout(
     {
         "version": row_format.VERSION,
         "byteorder": sys.byteorder,
@@ -180,14 +180,14 @@ class _Run:
     count: int
     data: Any
     start: int
-    layout: Layout
+    layout: RowLayout
 
     def cut(self, count: int) -> bytes:
         """The first so many rows."""
         return bytes(self.data[self.start : self.start + count * self.layout.row_bytes])
 
 
-class Rows:
+class StoredRows:
     """The rows of one step of one rank. No method raises because of what is in the file."""
 
     def __init__(self, path: Path) -> None:
@@ -199,7 +199,7 @@ class Rows:
         self._is_open = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Rows, (self.path,)
+        return StoredRows, (self.path,)
 
     def add_run(self, first: int, data: Any, start: int, end: int) -> None:
         """Rows of a journal, from ``start`` to ``end`` of ``data``; later ones count before earlier ones."""
@@ -210,15 +210,15 @@ class Rows:
     def of(self, entry: Mapping[str, Any]) -> TensorRow | None:
         """The row of a tensor, given as its object in ``dump.json``; None if it has none."""
         number = number_of(entry)
-        found = None if number < 0 else self._values(number)
-        if found is None:
+        values = None if number < 0 else self._values(number)
+        if values is None:
             return None
-        return _row(found, _count(entry.get("nan")), _count(entry.get("inf")), _count(entry.get("zero")))
+        return _row(values, _count(entry.get("nan")), _count(entry.get("inf")), _count(entry.get("zero")))
 
     def row(self, number: int) -> TensorRow | None:
         """The row of this number; None if there is none."""
-        found = self._values(number) if number >= 0 else None
-        return None if found is None else _row(found, 0, 0, 0)
+        values = self._values(number) if number >= 0 else None
+        return None if values is None else _row(values, 0, 0, 0)
 
     def numbers(self, number: int) -> Numbers | None:
         """The numbers of the row, NaN for those that are not recorded; None if there is none, or no signed sums."""
@@ -229,8 +229,14 @@ class Rows:
             if run.first <= number < run.first + run.count:
                 place = run.start + (number - run.first) * run.layout.row_bytes
                 if run.layout.is_native:
-                    found = row_format.NATIVE.unpack_from(run.data, place)
-                    total, squares, signed, blocks, rest = found[0], found[1], found[2:10], found[10:18], found[18:]
+                    numbers = row_format.NATIVE.unpack_from(run.data, place)
+                    total, squares, signed, blocks, rest = (
+                        numbers[0],
+                        numbers[1],
+                        numbers[2:10],
+                        numbers[10:18],
+                        numbers[18:],
+                    )
                 else:
                     named = run.layout.values(run.data, place)
                     (total,), (squares,) = named["sum"], named["squares"]
@@ -243,11 +249,11 @@ class Rows:
         self._warn_of_missing()
         return None
 
-    def changed(self, other: Rows) -> frozenset[int]:
+    def changed(self, other: StoredRows) -> frozenset[int]:
         """The numbers of rows that are not, byte for byte, those of the same number in ``other``."""
         count = min(len(self), len(other))
         runs = [side._runs for side in (self, other)]
-        if all(len(found) == 1 and found[0].first == 0 for found in runs):
+        if all(len(run) == 1 and run[0].first == 0 for run in runs):
             ones, others = runs[0][0].cut(count), runs[1][0].cut(count)
             if ones == others:
                 return frozenset()
@@ -282,15 +288,15 @@ class Rows:
         if not len(wanted) or wanted.max() < 0:
             return table
         self._open()
-        found = np.zeros(len(wanted), np.bool_)
+        is_taken = np.zeros(len(wanted), np.bool_)
         for run in reversed(self._runs):
-            inside = ~found & (wanted >= run.first) & (wanted < run.first + run.count)
+            inside = ~is_taken & (wanted >= run.first) & (wanted < run.first + run.count)
             if inside.any():
                 here = np.frombuffer(run.data, run.layout.dtype(), run.count, run.start)[wanted[inside] - run.first]
                 for name in run.layout.fields:
                     table[name][inside] = here[name]
-                found |= inside
-        if not found[wanted >= 0].all():
+                is_taken |= inside
+        if not is_taken[wanted >= 0].all():
             self._warn_of_missing()
         for name in table.dtype.names or ():
             table[name][np.isnan(table["squares"])] = np.nan
@@ -309,9 +315,9 @@ class Rows:
         self._open()
         for run in reversed(self._runs):
             if run.first <= number < run.first + run.count:
-                found = run.layout.values(run.data, run.start + (number - run.first) * run.layout.row_bytes)
+                values = run.layout.values(run.data, run.start + (number - run.first) * run.layout.row_bytes)
                 # A place that was kept for what has not come.
-                return None if found["squares"][0] != found["squares"][0] else found
+                return None if values["squares"][0] != values["squares"][0] else values
         self._warn_of_missing()
         return None
 
@@ -379,7 +385,7 @@ def _open_file(path: Path) -> _Run | None:
         text = file.read(length)
         if len(text) < length:
             raise ValueError(said("rows-header-cut-off"))
-        layout = Layout(parse_json(text, path))
+        layout = RowLayout(parse_json(text, path))
         count = (size - layout.start) // layout.row_bytes
         if count <= 0:
             return None
@@ -387,20 +393,20 @@ def _open_file(path: Path) -> _Run | None:
         return _Run(0, count, data, layout.start, layout)
 
 
-def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> TensorRow:
-    def one(name: str) -> float:
-        return float(found[name][0]) if name in found else _NAN
+def _row(values: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> TensorRow:
+    def number(name: str) -> float:
+        return float(values[name][0]) if name in values else _NAN
 
     def count(name: str) -> int:
-        return int(found[name][0]) if name in found and found[name][0] == found[name][0] else 0
+        return int(values[name][0]) if name in values and values[name][0] == values[name][0] else 0
 
     return TensorRow(
-        max=one("max"),
-        min=one("min"),
-        sum=one("sum"),
-        squares=one("squares"),
-        blocks=tuple(map(float, found.get("blocks", (_NAN,) * BLOCKS))),
-        signed=tuple(map(float, found.get("signed", (_NAN,) * SUMS))),
+        max=number("max"),
+        min=number("min"),
+        sum=number("sum"),
+        squares=number("squares"),
+        blocks=tuple(map(float, values.get("blocks", (_NAN,) * BLOCKS))),
+        signed=tuple(map(float, values.get("signed", (_NAN,) * SUMS))),
         zero=max(zero, count("zero")) if count("zero") == row_format.MOST_COUNTED else count("zero"),
         left_out=count("left_out"),
         nan=nan,
@@ -408,5 +414,5 @@ def _row(found: dict[str, tuple[Any, ...]], nan: int, inf: int, zero: int) -> Te
     )
 
 
-def _count(found: Any) -> int:
-    return found if type(found) is int and found >= 0 else 0
+def _count(count: Any) -> int:
+    return count if type(count) is int and count >= 0 else 0

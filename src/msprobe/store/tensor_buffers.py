@@ -78,9 +78,11 @@ class TensorBuffers:
     def _find(self, nbytes: int) -> _Chunk:
         """The smallest free chunk that is large enough and not much too large, or a new one."""
         # The one used last first: it may still be in the processor's cache.
-        fitting = [one for one in reversed(self._free) if nbytes <= one.size <= 2 * max(nbytes, self._chunk_bytes)]
+        fitting = [
+            chunk for chunk in reversed(self._free) if nbytes <= chunk.size <= 2 * max(nbytes, self._chunk_bytes)
+        ]
         if fitting:
-            chunk = min(fitting, key=lambda one: one.size)
+            chunk = min(fitting, key=lambda chunk: chunk.size)
             self._free.remove(chunk)
             self._kept -= chunk.size
             return chunk

@@ -59,5 +59,5 @@ def write(path: str, pieces: Iterator[bytes]) -> None:
 
 def _state_of(path: str) -> _State:
     """What is another number if somebody has touched the file."""
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode

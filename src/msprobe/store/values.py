@@ -141,7 +141,7 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise ValueError(said("array-header-unreadable", type(problem).__name__)) from problem
     if dtype.hasobject:
         raise ValueError(said("array-of-objects"))
-    if not dtype.itemsize or len(shape) > MOST_DIMENSIONS or any(not 0 <= one < 1 << 62 for one in shape):
+    if not dtype.itemsize or len(shape) > MOST_DIMENSIONS or any(not 0 <= size < 1 << 62 for size in shape):
         raise ValueError(said("array-size-unlikely", dtype.itemsize, list(shape)[:8]))
     return shape, is_fortran, dtype
 
@@ -199,27 +199,27 @@ def _whole(file: BinaryIO, room: Room | None) -> memoryview:
 
 def _read_archive(path: StrPath, contents: Contents) -> TensorValues:
     root, is_big_endian, text = description(path, contents, _MOST_DESCRIPTION_BYTES)
-    found = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
-    if not isinstance(found, Described):
-        what = found.name.full if isinstance(found, Opaque) else type(found).__name__
+    described = (_described if len(text) <= _MOST_COMMON_BYTES else _described.__wrapped__)(text)
+    if not isinstance(described, Described):
+        what = described.name.full if isinstance(described, Opaque) else type(described).__name__
         raise InvalidInputError(said("pt-holds-no-tensor", path, what[:80]))
-    found.check()
-    name = f"{root}data/{found.storage.key}"
+    described.check()
+    name = f"{root}data/{described.storage.key}"
     if name not in contents.names:
         raise InvalidInputError(said("pt-values-missing", path, name[:80]))
-    kind = found.kind
-    nbytes = found.storage.count * found.storage.kind.bytes
+    kind = described.kind
+    nbytes = described.storage.count * described.storage.kind.bytes
     if contents.size(name) < nbytes:
         raise InvalidInputError(said("pt-values-size", path, contents.size(name), nbytes))
     stored = _stored(kind, is_big_endian)
     array: Array
-    if prod(found.shape) == 0:
-        array = np.empty(found.shape, stored)
+    if prod(described.shape) == 0:
+        array = np.empty(described.shape, stored)
     else:
-        strides = [step * kind.bytes for step in found.strides]
+        strides = [step * kind.bytes for step in described.strides]
         # Refused by numpy where it would reach beyond the buffer.
         data = contents.values(name, nbytes)
-        array = np.ndarray(found.shape, stored, data, found.offset * kind.bytes, strides)
+        array = np.ndarray(described.shape, stored, data, described.offset * kind.bytes, strides)
     return _finish(array, kind)
 
 

@@ -37,12 +37,12 @@ def _below(given: Path) -> str:
     """For a folder that is too high."""
     if not given.is_dir():
         return ""
-    found, is_all = _dumps_below(given)
-    if not found:
+    dumps, is_all = _dumps_below(given)
+    if not dumps:
         return ""
-    if len(found) == 1 and is_all:
-        return said("dump-is-there", found[0])
-    return said("dumps-are-in-give", _listed(found, is_all))
+    if len(dumps) == 1 and is_all:
+        return said("dump-is-there", dumps[0])
+    return said("dumps-are-in-give", _listed(dumps, is_all))
 
 
 def _above(given: Path) -> str:
@@ -81,25 +81,25 @@ def _beside(given: Path) -> str:
             return said("mean-path", path)
     for name in likely:
         path = _join(parent, lower[name]) / rest
-        found, _ = _dumps_below(path) if path.is_dir() else ([], True)
-        if found:
+        dumps, _ = _dumps_below(path) if path.is_dir() else ([], True)
+        if dumps:
             return said("mean-path-below", path, _below(path))
-    found, is_all = _dumps_below(parent, deepest=1)
-    return said("dumps-are-in", _listed(found, is_all)) if found else _above(missing)
+    dumps, is_all = _dumps_below(parent, deepest=1)
+    return said("dumps-are-in", _listed(dumps, is_all)) if dumps else _above(missing)
 
 
 def _dumps_below(top: Path, deepest: int = _DEEPEST) -> tuple[list[Path], bool]:
     """The highest folders below ``top`` that are dumps, and whether all were found."""
-    found: list[Path] = []
+    dumps: list[Path] = []
     waiting = deque([(top, 0)])
     looked = 0
     while waiting:
         folder, depth = waiting.popleft()
         looked += 1
         if looked > _MOST_FOLDERS:
-            return found, False
+            return dumps, False
         if folder != top and _is_dump(folder):
-            found.append(folder)
+            dumps.append(folder)
             continue
         if depth < deepest:
             try:
@@ -112,7 +112,7 @@ def _dumps_below(top: Path, deepest: int = _DEEPEST) -> tuple[list[Path], bool]:
             except OSError:
                 continue
             waiting += [(_join(folder, name), depth + 1) for name in names]
-    return found, True
+    return dumps, True
 
 
 def _is_dump(path: Path) -> bool:
@@ -136,10 +136,10 @@ def _names(folder: Path, pattern: re.Pattern[str]) -> list[str]:
     """The folders of steps or ranks in a folder, by number."""
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in entries if pattern.fullmatch(entry.name) and entry.is_dir()]
+            names = [entry.name for entry in entries if pattern.fullmatch(entry.name) and entry.is_dir()]
     except OSError:
         return []
-    return sorted(found, key=lambda name: (len(name), name))
+    return sorted(names, key=lambda name: (len(name), name))
 
 
 def _as_given(given: Path, folder: Path) -> Path:

@@ -14,8 +14,8 @@ from msprobe.report.phrases import clean
 def put_in(pairs: Mapping[str, str], pairing: Pairing) -> list[str]:
     """Pair what a person paired, whatever was paired before; returns notes on names that are not there."""
     missing = 0
-    for one, other in pairs.items():
-        left, right = pairing.candidate.by_name.get(one), pairing.reference.by_name.get(other)
+    for name, other in pairs.items():
+        left, right = pairing.candidate.by_name.get(name), pairing.reference.by_name.get(other)
         if left is None or right is None:
             missing += 1
         else:
@@ -39,7 +39,7 @@ def changes(
     if left is None:
         raise InvalidInputError(said("candidate-record-missing", clean(candidate)))
     if reference is None:
-        gone = {one.name for one in _with_backward(_inside(left) if with_children else [left], pairing.candidate)}
+        gone = {event.name for event in _with_backward(_inside(left) if with_children else [left], pairing.candidate)}
         if not gone & known.keys():
             raise InvalidInputError(said("not-matched-by-hand", clean(candidate)))
         return {}, gone
@@ -56,15 +56,15 @@ def changes(
                 _kind_in_words(right),
             )
         )
-    found = Pairing(pairing.candidate, pairing.reference)
-    found.add(left, right)
+    trial = Pairing(pairing.candidate, pairing.reference)
+    trial.add(left, right)
     if with_children:
-        pair_inside(found, left, right)
-    for one, other in list(found.partner.items()):
-        backward = pairing.candidate.backward_of(one), pairing.reference.backward_of(other)
-        if one.direction == "forward" and backward[0] is not None and backward[1] is not None:
-            found.add(*backward)  # type: ignore[arg-type]
-    return {one.name: other.name for one, other in found.partner.items()}, set()
+        pair_inside(trial, left, right)
+    for event, other in list(trial.partner.items()):
+        backward = pairing.candidate.backward_of(event), pairing.reference.backward_of(other)
+        if event.direction == "forward" and backward[0] is not None and backward[1] is not None:
+            trial.add(*backward)  # type: ignore[arg-type]
+    return {event.name: other.name for event, other in trial.partner.items()}, set()
 
 
 def _kind_in_words(event: Event) -> str:
@@ -73,13 +73,13 @@ def _kind_in_words(event: Event) -> str:
 
 
 def _inside(event: Event) -> list[Event]:
-    found, todo = [], [event]
+    inside, todo = [], [event]
     while todo:
-        one = todo.pop()
-        found.append(one)
-        todo += one.children
-    return found
+        event_inside = todo.pop()
+        inside.append(event_inside)
+        todo += event_inside.children
+    return inside
 
 
 def _with_backward(events: list[Event], timeline: Timeline) -> list[Event]:
-    return [*events, *(back for one in events if (back := timeline.backward_of(one)) is not None)]
+    return [*events, *(back for event in events if (back := timeline.backward_of(event)) is not None)]

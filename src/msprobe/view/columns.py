@@ -8,7 +8,7 @@ from typing import Any
 
 from msprobe.diagnose.check.bad_values import bad
 from msprobe.diagnose.differences.records import is_floating, not_finite, numbers
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import in_both
@@ -39,7 +39,7 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         judged = step.judged.get(row.candidate) if row.candidate is not None else None
         statuses.append(_status(row, judged, single))
         size, norm, bits = _results(row, step)
-        flags.append(bits | (_of_differences(judged) if judged is not None else 0))
+        flags.append(bits | (_difference_flags(judged) if judged is not None else 0))
         largest.append(size)
         norms.append(norm)
         if judged is None:
@@ -109,7 +109,7 @@ def named_rows(culprits: Sequence[dict[str, int]], findings: Sequence[dict[str, 
     """The rows that a finding names, harmless ones excepted: what such a row differs by may be within rounding, or come
     in with its inputs, and it is at fault all the same.
     """
-    return sorted({one["row"] for one in culprits if not findings[one["finding"]]["harmless"]})
+    return sorted({culprit["row"] for culprit in culprits if not findings[culprit["finding"]]["harmless"]})
 
 
 def _has_results(event: Event) -> bool:
@@ -122,7 +122,7 @@ def _has_numbers(event: Event) -> bool:
 
 def is_measured(leaf: Any) -> bool:
     """True for a tensor of which more than type and shape was recorded."""
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return True
     return is_tensor(leaf) and any(leaf.get(key) is not None for key in ("Max", "Norm", "digest", "md5", "data_name"))
 
@@ -140,7 +140,7 @@ def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None
     counted = {"nan", *step.born.values()}
     size, squares, measured = 0.0, 0.0, False
     for _, leaf in event.outputs():
-        if type(leaf) is TensorInfo and leaf.plain:
+        if type(leaf) is RecordedTensor and leaf.plain:
             if leaf.floating:
                 measured = True
                 largest, least, _, norm = leaf.statistics
@@ -155,14 +155,18 @@ def _results(row: TreeRow, step: JudgedStep) -> tuple[float | None, float | None
             if not_finite(leaf):
                 # What the check of a single run is content with is not reported as a mistake either.
                 flags |= IS_MASK if (values := bad(leaf)) and values.isdisjoint(counted) else IS_NOT_FINITE
-            found = numbers(leaf)
-            if found is not None:
+            statistics = numbers(leaf)
+            if statistics is not None:
                 measured = True
-                size = max(size, abs(found[0]), abs(found[1]))
-                squares += found[3] * found[3]
+                size = max(size, abs(statistics[0]), abs(statistics[1]))
+                squares += statistics[3] * statistics[3]
     if not flags & UNSET:
         for _, leaf in event.inputs():
-            if not (type(leaf) is TensorInfo and leaf.plain) and isinstance(leaf, dict) and leaf.get("unset") is True:
+            if (
+                not (type(leaf) is RecordedTensor and leaf.plain)
+                and isinstance(leaf, dict)
+                and leaf.get("unset") is True
+            ):
                 flags |= UNSET
                 break
     if not measured:
@@ -174,11 +178,11 @@ def _finite(value: float) -> float | None:
     return rounded(value) if math.isfinite(value) else None
 
 
-def _of_differences(judged: Judged) -> int:
+def _difference_flags(judged: Judged) -> int:
     flags = 0
-    for one in (*judged.inputs, *judged.parameters, *judged.outputs):
-        flags |= _FLAGS.get(one.what, 0)
-        if one.what == "missing" and one.slot.startswith("input"):
+    for difference in (*judged.inputs, *judged.parameters, *judged.outputs):
+        flags |= _FLAGS.get(difference.what, 0)
+        if difference.what == "missing" and difference.slot.startswith("input"):
             flags |= OTHER_ARGUMENT
     return flags
 
@@ -206,9 +210,9 @@ def _first(rows: Sequence[TreeRow], statuses: Sequence[int], flags: Sequence[int
 
 
 def _above(row: TreeRow) -> list[TreeRow]:
-    found = []
+    rows = []
     above = row.above
     while above is not None:
-        found.append(above)
+        rows.append(above)
         above = above.above
-    return found
+    return rows

@@ -61,20 +61,20 @@ def as_curves(
                 "steps": [0 if step is None else step for step in steps],
                 "candidate": [_figure(value) for value in ours],
                 "reference": [_figure(value) for value in theirs],
-                "difference": [_apart(one, other) for one, other in pairs],
+                "difference": [_apart(first, other) for first, other in pairs],
                 "allowed": [allowed] * len(theirs),
             }
         )
     return curves
 
 
-def _apart(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
+def _apart(first: float | None, other: float | None) -> float | None:
+    if first is None or other is None:
         return None
-    if one == other or (math.isnan(one) and math.isnan(other)):
+    if first == other or (math.isnan(first) and math.isnan(other)):
         return 0.0
-    size = max(abs(one), abs(other))
-    apart = abs(one - other) / size if size else 0.0
+    size = max(abs(first), abs(other))
+    apart = abs(first - other) / size if size else 0.0
     return rounded(apart)
 
 
@@ -95,8 +95,8 @@ def _loss(part: DumpPart) -> float | None:
             continue
         for leaf in _tensors(part.record(name), "output"):
             if leaf.get("shape") == [] and is_floating(leaf) and leaf.get("requires_grad"):
-                found = numbers(leaf)
-                return found[2] if found is not None else None
+                statistics = numbers(leaf)
+                return statistics[2] if statistics is not None else None
         tried += 1
         if tried >= _MOST_TRIED:
             break
@@ -142,13 +142,13 @@ def _weights(part: DumpPart) -> Iterator[dict[str, Any]]:
 
 
 def _tensors(record: Any, key: str) -> Iterator[dict[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    flatten(key, record.get(key) if isinstance(record, dict) else None, found)
-    return (leaf for _, leaf in found if is_floating(leaf) and leaf.get("unset") is not True)
+    slots: list[tuple[str, Any]] = []
+    flatten(key, record.get(key) if isinstance(record, dict) else None, slots)
+    return (leaf for _, leaf in slots if is_floating(leaf) and leaf.get("unset") is not True)
 
 
 def _norm(leaves: Iterator[dict[str, Any]]) -> float | None:
     """The norm of all tensors together, NaN where one holds NaN; None without any that was measured."""
-    norms = [found[3] for leaf in leaves if (found := numbers(leaf)) is not None]
+    norms = [statistics[3] for leaf in leaves if (statistics := numbers(leaf)) is not None]
     # hypot rounds once: where the records stand in another order, the norm is the same.
     return math.hypot(*norms) if norms else None

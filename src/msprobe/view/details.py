@@ -98,9 +98,13 @@ def why_unmatched(step: JudgedStep, row: TreeRow) -> str | None:
         return said("no-backward-recorded", other)
     if not timeline.part.complete and event.index >= len(timeline.events):
         return said("interrupted-before-call", other)
-    siblings = row.above.below if row.above is not None else [one for one in step.rows if one.above is None]
-    alike = [one for one in siblings if one.event is not None and one.event.stem == event.stem and one is not row]
-    facing = [one for one in alike if one.side not in (row.side, 0)]
+    siblings = row.above.below if row.above is not None else [root for root in step.rows if root.above is None]
+    alike = [
+        sibling
+        for sibling in siblings
+        if sibling.event is not None and sibling.event.stem == event.stem and sibling is not row
+    ]
+    facing = [sibling for sibling in alike if sibling.side not in (row.side, 0)]
     if facing:
         return said(
             "stands-elsewhere",
@@ -125,14 +129,14 @@ def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, str, Any, Any]]:
         inputs, judged = answering_slots(left, right, step.comparer is not None and step.comparer.crossing)
         # Results that cannot be compared can be looked at.
         outputs = judged if any(judged) else outputs
-    found = []
+    slots = []
     for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
         pairs, alone, missing = pair_slots(ours, theirs)
         listed = {mine[0]: (group, mine[1], other[1]) for mine, other in pairs}
         listed.update({slot: (group, value, None) for slot, value in alone})
-        found += [(slot, *listed[slot]) for slot, _ in ours]
-        found += [(slot, group, None, value) for slot, value in missing]
-    return found
+        slots += [(slot, *listed[slot]) for slot, _ in ours]
+        slots += [(slot, group, None, value) for slot, value in missing]
+    return slots
 
 
 def _of(event: Event | None, what: Callable[[Event], list[Slot]]) -> list[Slot]:
@@ -145,13 +149,13 @@ def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[dict[str, A
     differences: dict[tuple[str, str], list[Difference]] = {}
     if judged is not None:
         groups = (("input", judged.inputs), ("parameter", judged.parameters), ("output", judged.outputs))
-        for group, found in groups:
-            for one in found:
-                differences.setdefault((group, one.slot), []).append(one)
+        for group, group_differences in groups:
+            for difference in group_differences:
+                differences.setdefault((group, difference.slot), []).append(difference)
     listed = []
     for slot, group, left, right in slots_of(step, row):
-        found = differences.get((group, slot), [])
-        listed.append(_slot(step, slot, group, left, right, found, judged, single))
+        slot_differences = differences.get((group, slot), [])
+        listed.append(_slot(step, slot, group, left, right, slot_differences, judged, single))
     return listed
 
 
@@ -161,24 +165,24 @@ def _slot(
     group: str,
     left: Any,
     right: Any,
-    found: list[Difference],
+    differences: list[Difference],
     judged: Judged | None,
     single: bool,
 ) -> dict[str, Any]:
-    value = next((one for one in found if one.what in ("value", "not_finite")), None)
+    value = next((difference for difference in differences if difference.what in ("value", "not_finite")), None)
     unit = units.pair_unit(value) if value is not None else 0.0
     listed: dict[str, Any] = {
         "slot": slot,
         "group": group,
         "candidate": leaf_of(left),
         "reference": leaf_of(right),
-        "status": _status_of_slot(group, left, right, found, judged) if not single else NOTHING,
+        "status": _status_of_slot(group, left, right, differences, judged) if not single else NOTHING,
         "relative": rounded(value.delta) if value is not None else None,
         "units": rounded(value.delta / unit) if value is not None and unit else None,
         "allowed": None,
         "at_least": value is not None and math.isfinite(value.delta) and "lower_bound" in at_least(value),
-        "differences": _of_statistics(left, right),
-        "words": in_both(_in_words(found, step.comparer)),
+        "differences": _statistics_differences(left, right),
+        "words": in_both(_in_words(differences, step.comparer)),
     }
     if judged is None or single:
         listed["relative"] = listed["units"] = None
@@ -189,13 +193,13 @@ def _slot(
     return listed
 
 
-def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], judged: Judged | None) -> int:
+def _status_of_slot(group: str, left: Any, right: Any, differences: list[Difference], judged: Judged | None) -> int:
     if judged is None:
         return OF_REFERENCE if left is None and right is not None else OF_CANDIDATE
-    kinds = {one.what for one in found}
+    kinds = {difference.what for difference in differences}
     if "missing" in kinds:
         return OF_CANDIDATE if right is None else OF_REFERENCE
-    value = next((one for one in found if one.what in ("value", "not_finite")), None)
+    value = next((difference for difference in differences if difference.what in ("value", "not_finite")), None)
     if value is not None and group == "output":
         if judged.status == "unexplained":
             return UNEXPLAINED if not value.delta <= judged.allowed or judged.allowed == 0.0 else EXPLAINED
@@ -210,18 +214,18 @@ def _status_of_slot(group: str, left: Any, right: Any, found: list[Difference], 
     return SAME if known else NOTHING
 
 
-def _in_words(found: list[Difference], comparer: Comparer | None) -> str:
+def _in_words(differences: list[Difference], comparer: Comparer | None) -> str:
     words: list[str] = []
-    for one in found:
-        if one.what in ("value", "not_finite") and comparer is not None:
-            relation = relation_of(one, comparer)
+    for difference in differences:
+        if difference.what in ("value", "not_finite") and comparer is not None:
+            relation = relation_of(difference, comparer)
             # A mere size stands beside it already.
             words.append("" if relation.is_size else str(relation))
-        elif one.what == "missing":
-            words.append("only in the candidate" if one.right is None else "only in the reference")
-        elif one.what in _WORDS:
-            extra = said("values-in-brackets", described(one.left), described(one.right))
-            words.append(Wording(_WORDS[one.what]) + (extra if one.what in ("argument", "dtype") else ""))
+        elif difference.what == "missing":
+            words.append("only in the candidate" if difference.right is None else "only in the reference")
+        elif difference.what in _WORDS:
+            extra = said("values-in-brackets", described(difference.left), described(difference.right))
+            words.append(Wording(_WORDS[difference.what]) + (extra if difference.what in ("argument", "dtype") else ""))
     return clean(joined("; ", dict.fromkeys(filter(None, words))))
 
 
@@ -284,28 +288,28 @@ def _text(value: Any) -> str | None:
     return clean(value) if isinstance(value, str) else None
 
 
-def _of_statistics(left: Any, right: Any) -> dict[str, list[float | None]]:
+def _statistics_differences(left: Any, right: Any) -> dict[str, list[float | None]]:
     """Absolute and relative difference of each statistic; relative to the size that rounding of it has."""
     if not (is_tensor(left) and is_tensor(right)):
         return {}
-    one, other = numbers(left), numbers(right)
-    if one is None or other is None:
+    ours, other = numbers(left), numbers(right)
+    if ours is None or other is None:
         return {}
-    extreme = max(abs(one[0]), abs(one[1]), abs(other[0]), abs(other[1]))
-    typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
-    sizes = (extreme, extreme, typical or extreme, max(one[3], other[3]))
+    extreme = max(abs(ours[0]), abs(ours[1]), abs(other[0]), abs(other[1]))
+    typical = max(ours[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
+    sizes = (extreme, extreme, typical or extreme, max(ours[3], other[3]))
     recorded = zip(statistics(left), statistics(right), strict=True)
-    found: dict[str, list[float | None]] = {}
-    for name, a, b, size, known in zip(USUAL_WORDS, one, other, sizes, recorded, strict=True):
+    statistics_of_sides: dict[str, list[float | None]] = {}
+    for name, a, b, size, known in zip(USUAL_WORDS, ours, other, sizes, recorded, strict=True):
         if None in known:
             continue
         apart = 0.0 if a == b else a - b
         if not math.isfinite(apart):
-            found[name] = [None, None]
+            statistics_of_sides[name] = [None, None]
         else:
             share = abs(apart) / size if apart and size else 0.0
-            found[name] = [apart, rounded(share) if math.isfinite(share) else None]
-    return found
+            statistics_of_sides[name] = [apart, rounded(share) if math.isfinite(share) else None]
+    return statistics_of_sides
 
 
 def _frames(step: JudgedStep, event: Event | None) -> list[str]:
@@ -316,20 +320,20 @@ def _producers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
     if event is None:
         return []
     makers = step.makers_of(event)
-    found = []
+    producers = []
     for slot, leaf in event.inputs():
         maker = makers.of(leaf, event) if is_tensor(leaf) else None
         row = step.row_of.get(maker) if maker is not None else None
         if maker is not None and row is not None:
-            found.append({"slot": slot, "row": row.number, "name": maker.name})
-    return found[:_MOST_LINKS]
+            producers.append({"slot": slot, "row": row.number, "name": maker.name})
+    return producers[:_MOST_LINKS]
 
 
 def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
     if event is None:
         return []
     takers = step.takers[0 if step.is_of_candidate(event) else -1]
-    found: dict[int, dict[str, Any]] = {}
+    consumers: dict[int, dict[str, Any]] = {}
     for slot, leaf in event.outputs():
         mark = fingerprint(leaf)
         for taker in takers.get(mark, ()) if mark is not None else ():
@@ -339,10 +343,10 @@ def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
             # Every layer may make the same mask anew: what takes it took that of the last.
             maker = step.makers_of(taker).of(leaf, taker)
             if maker is None or maker.index <= event.index:
-                found.setdefault(row.number, {"slot": slot, "row": row.number, "name": taker.name})
-            if len(found) >= _MOST_LINKS:
-                return list(found.values())
-    return list(found.values())
+                consumers.setdefault(row.number, {"slot": slot, "row": row.number, "name": taker.name})
+            if len(consumers) >= _MOST_LINKS:
+                return list(consumers.values())
+    return list(consumers.values())
 
 
 def _notes(step: JudgedStep, row: TreeRow, judged: Judged | None) -> list[str]:

@@ -17,7 +17,7 @@ from msprobe.store import layout
 from msprobe.store.reader import Dump
 from msprobe.view.curve import Sizes, as_curves, sizes_of
 from msprobe.view.judged import JudgedStep, judge_pair, read_one
-from msprobe.view.kept import Kept
+from msprobe.view.kept import KeptSteps
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.partners import Exchanges
 from msprobe.view.places import StepAndRank, places_of
@@ -46,7 +46,7 @@ class Dumps(StepsSource):
         answer: Verdict | CheckResult | None,
         mappings: Mappings | None = None,
         matches_folder: Path | None = None,
-        kept: Kept | None = None,
+        kept: KeptSteps | None = None,
         noise: StrPath | None = None,
     ) -> None:
         """``reported``: what a comparison or a check says of them; ``noise``: the second healthy run that it was made
@@ -73,7 +73,9 @@ class Dumps(StepsSource):
             self._apart, self._not_compared = frozenset(answer.apart), frozenset(answer.not_compared)
             if answer.status == "diverged":
                 self._last_apart = max(map(self._order, answer.apart), default=None)
-        self._named = {(one.step, one.rank) for one in (answer.findings if answer else ()) if not one.harmless}
+        self._named = {
+            (finding.step, finding.rank) for finding in (answer.findings if answer else ()) if not finding.harmless
+        }
         sides = [_side(candidate, "run" if reference is None else "candidate", places)]
         if reference is not None:
             sides.append(_side(reference, "reference", places))
@@ -108,9 +110,11 @@ class Dumps(StepsSource):
         where = place.reference if row.candidate is None else place.candidate
         if exchanges is None or where is None or row.event is None:
             return []
-        found = exchanges.of(*where, row.event.name)
+        partners = exchanges.of(*where, row.event.name)
         side = REFERENCE_ONLY if row.candidate is None else BOTH
-        return [{**one, "place": self._numbers.get((place.step, one["rank"])), "side": side} for one in found]
+        return [
+            {**partner, "place": self._numbers.get((place.step, partner["rank"])), "side": side} for partner in partners
+        ]
 
     def _curves(self) -> list[Json]:
         return list(self._read)
@@ -124,9 +128,9 @@ class Dumps(StepsSource):
             assert reference is not None
             assert place.reference is not None
             return read_one(reference.only(*place.reference), is_reference=True)
-        one = candidate.only(*place.candidate)
+        candidate_part = candidate.only(*place.candidate)
         if place.reference is None or reference is None:
-            return read_one(one)
+            return read_one(candidate_part)
         pairs = self._matches(index).read()
         known = self._kept.take(place.candidate) if self._kept is not None else None
         if known is not None and not pairs:
@@ -134,7 +138,7 @@ class Dumps(StepsSource):
         if known is not None:
             known.close()
         return judge_pair(
-            one,
+            candidate_part,
             reference.only(*place.reference),
             self._mappings,
             follows=place.candidate[0] != self._first_common,
@@ -179,12 +183,12 @@ class Dumps(StepsSource):
 
     def _main_files(self, place: StepAndRank) -> list[Path]:
         """The files whose state is known from the beginning."""
-        found = []
+        paths = []
         for dump, where in zip(self._dumps, (place.candidate, place.reference), strict=True):
             if dump is not None and where is not None:
                 folder = dump.folder(*where)
-                found += [folder / name for name in layout.MAIN_FILES]
-        return found
+                paths += [folder / name for name in layout.MAIN_FILES]
+        return paths
 
     def _files_of(self, place: StepAndRank) -> list[Path]:
         main = self._main_files(place)
@@ -237,8 +241,8 @@ def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
     """What the overview says of one run, by the first of its parts that can be read."""
     header: dict[str, Any] = {}
     is_interrupted = False
-    found = [one.reference if label == "reference" else one.candidate for one in places]
-    where = next((one for one in found if one is not None), None)
+    folder_keys = [place.reference if label == "reference" else place.candidate for place in places]
+    where = next((folder_key for folder_key in folder_keys if folder_key is not None), None)
     if where is not None:
         try:
             part = dump.part(*where)
@@ -249,7 +253,9 @@ def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
     # A process that was killed leaves the journal of the step that it was in, which is seldom the first. One that is
     # done with a step takes its journal away a moment later.
     is_interrupted |= any(
-        layout.journals(dump.folder(*one)) and _is_cut(dump, *one) for one in found if one is not None
+        layout.journals(dump.folder(*folder_key)) and _is_cut(dump, *folder_key)
+        for folder_key in folder_keys
+        if folder_key is not None
     )
     answer = {key: header.get(key) for key in ("framework", "level", "task")}
     return {

@@ -58,20 +58,20 @@ def _layers(columns: dict[str, Any]) -> Iterator[str]:
 
 def rows_of_names(columns: dict[str, Any], names: Container[str]) -> dict[str, tuple[str, int]]:
     """Layer and status of the rows of these names; of a name that two have, of the first."""
-    found: dict[str, tuple[str, int]] = {}
+    rows: dict[str, tuple[str, int]] = {}
     for name, layer, status in zip(columns["names"], _layers(columns), columns["status"], strict=True):
         if name in names:
-            found.setdefault(name, (layer, status))
-    return found
+            rows.setdefault(name, (layer, status))
+    return rows
 
 
 def with_named(layers: dict[str, int], rows: Iterable[tuple[str, int]]) -> dict[str, int]:
     """The worst of each layer, where findings name rows of these layers and statuses."""
-    found = dict(layers)
+    worst = dict(layers)
     for layer, status in rows:
-        if layer in found and status < UNEXPLAINED and _WEIGHT[NAMED] > _WEIGHT[found[layer]]:
-            found[layer] = NAMED
-    return found
+        if layer in worst and status < UNEXPLAINED and _WEIGHT[NAMED] > _WEIGHT[worst[layer]]:
+            worst[layer] = NAMED
+    return worst
 
 
 def layer_of(path: str) -> str:
@@ -92,10 +92,10 @@ def layer_of(path: str) -> str:
 def grid_of(ranks: Sequence[int | str | None], layers: Sequence[dict[str, int] | None]) -> dict[str, Any]:
     """The answer of ``/api/ranks``; None for a rank that could not be read."""
     names: dict[str, None] = {}
-    for found in layers:
-        names.update(dict.fromkeys(found or ()))
+    for layer in layers:
+        names.update(dict.fromkeys(layer or ()))
     return {
         "layers": list(names),
         "ranks": list(ranks),
-        "worst": [[(found or {}).get(name, 0) for name in names] for found in layers],
+        "worst": [[(layer or {}).get(name, 0) for name in names] for layer in layers],
     }

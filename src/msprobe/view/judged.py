@@ -52,7 +52,7 @@ class JudgedStep:
     @property
     def timelines(self) -> list[Timeline]:
         """Those that there are."""
-        return [one for one in (self.candidate, self.reference) if one is not None]
+        return [timeline for timeline in (self.candidate, self.reference) if timeline is not None]
 
     @property
     def records(self) -> int:
@@ -107,12 +107,12 @@ def judge_pairing(pairing: Pairing, comparer: Comparer, notes: tuple[str, ...] =
 def judged_step(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
     """What a comparison knows of a step, as the page needs it."""
     pairing = facts.pairing
-    found = JudgedStep(pairing.candidate, pairing.reference, notes)
-    found.pairing, found.comparer = pairing, facts.comparer
-    found.judged = facts.judged
-    found.makers = [facts.makers, facts.other_makers]
-    _finish(found, rows_of(in_order(pairing), (pairing.candidate, pairing.reference)))
-    return found
+    step = JudgedStep(pairing.candidate, pairing.reference, notes)
+    step.pairing, step.comparer = pairing, facts.comparer
+    step.judged = facts.judged
+    step.makers = [facts.makers, facts.other_makers]
+    _finish(step, rows_of(in_order(pairing), (pairing.candidate, pairing.reference)))
+    return step
 
 
 def read_one(dump: Dump, is_reference: bool = False) -> JudgedStep:
@@ -142,50 +142,50 @@ def _judge_pair(
 
 def judge_one(timeline: Timeline, is_reference: bool = False) -> JudgedStep:
     """What is known of one timeline alone."""
-    found = JudgedStep(None, timeline, ()) if is_reference else JudgedStep(timeline, None, ())
-    found.makers = [Producers(timeline)]
+    step = JudgedStep(None, timeline, ()) if is_reference else JudgedStep(timeline, None, ())
+    step.makers = [Producers(timeline)]
     pairs = (((None, event) if is_reference else (event, None)) for event in timeline)
-    _finish(found, rows_of(pairs, (timeline,)))
-    return found
+    _finish(step, rows_of(pairs, (timeline,)))
+    return step
 
 
-def _finish(found: JudgedStep, rows: list[TreeRow]) -> None:
-    found.rows = rows
+def _finish(step: JudgedStep, rows: list[TreeRow]) -> None:
+    step.rows = rows
     for row in rows:
         if row.candidate is not None:
-            found.row_of[row.candidate] = row
+            step.row_of[row.candidate] = row
         if row.reference is not None:
-            found.row_of[row.reference] = row
-    for timeline in found.timelines[:1]:
-        found.born = births(timeline)
+            step.row_of[row.reference] = row
+    for timeline in step.timelines[:1]:
+        step.born = births(timeline)
     # Asked for with the first row; then it would be waited for.
-    found.takers = [_takers(timeline) for timeline in found.timelines]
-    for timeline in found.timelines:
+    step.takers = [_takers(timeline) for timeline in step.timelines]
+    for timeline in step.timelines:
         timeline.part.stack("")
-    sides = (found.candidate, "candidate"), (found.reference, "reference")
-    for timeline, side in [(one, side) for one, side in sides if one is not None]:
-        whose = said("the-side", side) if len(found.timelines) > 1 else "the recording"
+    sides = (step.candidate, "candidate"), (step.reference, "reference")
+    for timeline, side in [(timeline, side) for timeline, side in sides if timeline is not None]:
+        whose = said("the-side", side) if len(step.timelines) > 1 else "the recording"
         if not timeline.part.complete:
-            found.notes.append(said("interrupted-shown", whose))
+            step.notes.append(said("interrupted-shown", whose))
         if not timeline.events:
-            found.notes.append(said("no-record-of-step", whose))
+            step.notes.append(said("no-record-of-step", whose))
 
 
 def _read(*dumps: Dump) -> list[Timeline]:
-    found: list[Timeline] = []
+    timelines: list[Timeline] = []
     known: Known = {}
     try:
         for dump in dumps:
             part = dump.part()
             try:
-                found.append(Timeline(part, known=known))
+                timelines.append(Timeline(part, known=known))
             except BaseException:
                 part.close()
                 raise
     except BaseException:
-        _close(found)
+        _close(timelines)
         raise
-    return found
+    return timelines
 
 
 def _close(timelines: list[Timeline]) -> None:
@@ -195,11 +195,11 @@ def _close(timelines: list[Timeline]) -> None:
 
 
 def _takers(timeline: Timeline) -> dict[Hashable, list[Event]]:
-    found: dict[Hashable, list[Event]] = {}
+    takers: dict[Hashable, list[Event]] = {}
     for event in timeline:
         if event.is_call or event.parts.kind == "optimizer":
             for _, leaf in event.inputs():
                 mark = fingerprint(leaf)
                 if mark is not None:
-                    found.setdefault(mark, []).append(event)
-    return found
+                    takers.setdefault(mark, []).append(event)
+    return takers

@@ -24,7 +24,7 @@ _MOST_SUSPECTS = 1000
 _At = tuple[Step, Rank]
 
 
-class Kept:
+class KeptSteps:
     """The facts of the last steps of a comparison, by step and rank of the candidate, and the layers of all ranks.
 
     ``most``: so many records at most; of a step and rank that has more by itself, the layers alone are kept. It is
@@ -33,7 +33,7 @@ class Kept:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._found: OrderedDict[_At, tuple[StepFacts, tuple[str, ...]]] = OrderedDict()
+        self._kept: OrderedDict[_At, tuple[StepFacts, tuple[str, ...]]] = OrderedDict()
         self._records = 0
         # Of each layer the worst; layer and status of what a finding may name.
         self._layers: dict[Step, dict[Rank, tuple[dict[str, int], dict[str, tuple[str, int]]]]] = {}
@@ -49,7 +49,7 @@ class Kept:
         # A finding that is said in the end is one of these.
         suspects = facts.ledger.in_order() if isinstance(facts, Scene) else []
         alone = {row.name for row in rows if row.side == REFERENCE_ONLY}
-        entries = {one.finding.entry for one in suspects[:_MOST_SUSPECTS] if one.finding.entry is not None}
+        entries = {suspect.finding.entry for suspect in suspects[:_MOST_SUSPECTS] if suspect.finding.entry is not None}
         named = rows_of_names(outline, entries - alone)
         take_apart(rows)
         with self._lock:
@@ -61,41 +61,41 @@ class Kept:
                     self._let_go((oldest, rank))
             if _records(facts) > self._most:
                 return False
-            self._found[at] = facts, notes
+            self._kept[at] = facts, notes
             self._records += _records(facts)
             while self._records > self._most:
-                self._let_go(next(iter(self._found)))
+                self._let_go(next(iter(self._kept)))
         return True
 
     def take(self, at: _At) -> JudgedStep | None:
         """A step that was kept; it is the caller's from now on. None if it was not."""
         with self._lock:
-            found = self._found.pop(at, None)
-            if found is not None:
-                self._records -= _records(found[0])
-        return judged_step(*found) if found is not None else None
+            kept = self._kept.pop(at, None)
+            if kept is not None:
+                self._records -= _records(kept[0])
+        return judged_step(*kept) if kept is not None else None
 
     def layers(self, at: _At, named: Sequence[str | None] = ()) -> dict[str, int] | None:
         """The worst status of each layer (see :func:`msprobe.view.grid.layers_of`), where findings name these records
         of the candidate. None if it is not known.
         """
         with self._lock:
-            found = self._layers.get(at[0], {}).get(at[1])
-        if found is None or any(name not in found[1] for name in named):
+            layers = self._layers.get(at[0], {}).get(at[1])
+        if layers is None or any(name not in layers[1] for name in named):
             return None
-        return with_named(found[0], [found[1][name] for name in named if name is not None])
+        return with_named(layers[0], [layers[1][name] for name in named if name is not None])
 
     def close(self) -> None:
         """Let go of all that nobody took."""
         with self._lock:
-            for at in list(self._found):
+            for at in list(self._kept):
                 self._let_go(at)
 
     def _let_go(self, at: _At) -> None:
-        found = self._found.pop(at, None)
-        if found is not None:
-            self._records -= _records(found[0])
-            _close(found[0])
+        kept = self._kept.pop(at, None)
+        if kept is not None:
+            self._records -= _records(kept[0])
+            _close(kept[0])
 
 
 def _records(facts: StepFacts) -> int:

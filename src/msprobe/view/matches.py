@@ -31,12 +31,12 @@ class Matches:
         if not self.file.exists():
             return {}
         try:
-            found = read_json(check_readable_file(self.file, SUFFIX, MOST_BYTES))
+            matches = read_json(check_readable_file(self.file, SUFFIX, MOST_BYTES))
         except InvalidInputError as problem:
             raise InvalidInputError(said("hand-pairs-broken", self.file)) from problem
-        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        if not isinstance(matches, dict) or not all(isinstance(value, str) for value in matches.values()):
             raise InvalidInputError(said("hand-pairs-are-no-object", self.file))
-        return found
+        return matches
 
     def change(self, added: dict[str, str], removed: set[str]) -> dict[str, str]:
         """Add pairs, take those of some candidates away, and write the file; returns all pairs.
@@ -46,9 +46,9 @@ class Matches:
         with self._lock:
             taken = set(added.values())
             kept = {
-                one: other
-                for one, other in self.read().items()
-                if one not in removed and one not in added and other not in taken
+                event_name: other
+                for event_name, other in self.read().items()
+                if event_name not in removed and event_name not in added and other not in taken
             }
             pairs = {**kept, **added}
             if len(pairs) > MOST_PAIRS:

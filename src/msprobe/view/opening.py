@@ -18,7 +18,7 @@ from msprobe.paths import StrPath, check_path_form
 from msprobe.store.reader import Dump, open_dump, open_dumps
 from msprobe.store.whereabouts import where_instead
 from msprobe.view.dumps import Dumps
-from msprobe.view.kept import MOST_OF_RANKS, Kept
+from msprobe.view.kept import MOST_OF_RANKS, KeptSteps
 from msprobe.view.source import PageSource
 from msprobe.view.steps_source import MOST_RECORDS
 
@@ -81,8 +81,8 @@ def open_source(
 
 def _demand_none(wanted: WantedComparison) -> None:
     """Raises InvalidInputError for what is wanted of a comparison alone."""
-    of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
-    given = [name for name, value in of_two.items() if value is not None]
+    options_of_two = {"--noise": wanted.noise, "--layout": wanted.layout, "--jobs": wanted.jobs}
+    given = [name for name, value in options_of_two.items() if value is not None]
     if given:
         raise InvalidInputError(said("only-for-comparison", joined(" and ", given)))
 
@@ -115,11 +115,11 @@ def compared(
 
     wanted = wanted or WantedComparison()
     has_ranks = any(len(candidate.ranks(step)) > 1 for step in candidate.steps)
-    kept = Kept(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
+    kept = KeptSteps(MOST_OF_RANKS if has_ranks else MOST_RECORDS)
 
-    def compare(one: StrPath, other: StrPath) -> Verdict:
+    def compare(first: StrPath, other: StrPath) -> Verdict:
         return compare_runs(
-            one,
+            first,
             other,
             progress,
             noise=wanted.noise,
@@ -133,7 +133,7 @@ def compared(
     # of several, most of it goes.
     with nullcontext() if has_ranks else no_collection():
         verdict, left, right = readable_verdict(
-            lambda one, other: comparing.compared(one, other, progress, compare), candidate, reference
+            lambda first, other: comparing.compared(first, other, progress, compare), candidate, reference
         )
     return Dumps(open_dump(left), open_dump(right), verdict, wanted.mappings, wanted.matches, kept, wanted.noise)
 
@@ -174,9 +174,9 @@ def _verdict_file(path: Path) -> Path | None:
     if comparing.has_verdict(path):
         return path / VERDICT_FILES[0]
     if path.is_dir() and not _has_dump(path):
-        found = [path / name for name in VERDICT_FILES if (path / name).is_file()]
+        paths = [path / name for name in VERDICT_FILES if (path / name).is_file()]
         # The name has the time, so that the last is the newest.
-        return next(iter([*found, *sorted(path.glob(_ANOMALY_FILES), reverse=True)]), None)
+        return next(iter([*paths, *sorted(path.glob(_ANOMALY_FILES), reverse=True)]), None)
     return None
 
 
@@ -184,12 +184,12 @@ def _from_results(file: Path, progress: Progress | None, wanted: WantedCompariso
     """The dumps that a result names, compared or checked again: the page needs them, not only what was said of them."""
     from msprobe.paths import check_readable_file
 
-    found = read_json(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True))
+    content = read_json(check_readable_file(file, ".json", _MOST_VERDICT_BYTES, follow_symlink=True))
     keys = ("candidate", "reference") if file.name == VERDICT_FILES[0] else ("dump",)
-    overflow = isinstance(found, dict) and "_propagation" in found
+    overflow = isinstance(content, dict) and "_propagation" in content
     if overflow:
-        found = found["_propagation"]
-    names = [found.get(key) if isinstance(found, dict) else None for key in keys]
+        content = content["_propagation"]
+    names = [content.get(key) if isinstance(content, dict) else None for key in keys]
     if not all(isinstance(name, str) for name in names):
         raise InvalidInputError(said("no-result-of-msprobe", file, joined(" and ", keys)))
     paths, missing = [], []
@@ -208,7 +208,7 @@ def _from_results(file: Path, progress: Progress | None, wanted: WantedCompariso
     if overflow or len(dumps) == 1:
         _demand_none(wanted)
     if overflow:
-        return _first_overflow(dumps[0], found, progress)
+        return _first_overflow(dumps[0], content, progress)
     return compared(dumps[0], dumps[1], progress, wanted) if len(dumps) == 2 else checked(dumps[0], progress)
 
 

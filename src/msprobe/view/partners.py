@@ -33,10 +33,10 @@ class Exchanges:
                 if len(self._known) >= _MOST_STEPS:
                     self._known.pop(next(iter(self._known)))
                 self._known[step] = self._read(step)
-            found = self._known[step].get((rank, name), [])
+            meetings = self._known[step].get((rank, name), [])
         return [
             {"rank": other, "name": there.name, "direction": _DIRECTIONS[kind]}
-            for kind, meeting in found
+            for kind, meeting in meetings
             for other, there in meeting.calls.items()
             if other != rank
         ]
@@ -53,8 +53,8 @@ class Exchanges:
         transferred, _ = transfers(calls, lambda rank, node: "")
         return {
             (rank, call.name): transferred[rank][call.node]
-            for rank, of_rank in calls.items()
-            for call in of_rank
+            for rank, calls_of_rank in calls.items()
+            for call in calls_of_rank
             if call.node in transferred.get(rank, {})
         }
 

@@ -75,24 +75,24 @@ def _difference(left: Values, right: Values, kind: Any) -> npt.NDArray[np.float6
 def _worst_slice(left: Values, right: Values, kind: Any) -> tuple[int, float]:
     worst, largest = 0, -1.0
     for number in range(left.shape[0]):
-        found = float(_difference(left[number], right[number], kind).max())
-        if found > largest:
-            worst, largest = number, found
+        largest_here = float(_difference(left[number], right[number], kind).max())
+        if largest_here > largest:
+            worst, largest = number, largest_here
     return worst, largest
 
 
 def _slice_in_words(number: int, shape: tuple[int, ...]) -> str:
     if len(shape) < 2:
         return "[:]"
-    index = [str(int(one)) for one in np.unravel_index(number, shape[:-2])] if len(shape) > 2 else []
+    index = [str(int(index)) for index in np.unravel_index(number, shape[:-2])] if len(shape) > 2 else []
     return f"[{', '.join([*index, ':', ':'])}]"
 
 
 def _cells(apart: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     rows = np.arange(0, apart.shape[0], -(-apart.shape[0] // MOST_CELLS))
     columns = np.arange(0, apart.shape[1], -(-apart.shape[1] // MOST_CELLS))
-    found: npt.NDArray[np.float64] = np.maximum.reduceat(np.maximum.reduceat(apart, rows, axis=0), columns, axis=1)
-    return found
+    cells: npt.NDArray[np.float64] = np.maximum.reduceat(np.maximum.reduceat(apart, rows, axis=0), columns, axis=1)
+    return cells
 
 
 def _histograms(candidate: Values, reference: Values, kind: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _histograms(candidate: Values, reference: Values, kind: Any) -> dict[str, An
 def _edges(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Edges of bins from the least to the largest; what is further out than float64 can span is in no bin."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    low, high = (min(max(one, -_WIDEST), _WIDEST) for one in (low, high))
+    low, high = (min(max(bound, -_WIDEST), _WIDEST) for bound in (low, high))
     if high - low <= 1e-12 * max(abs(low), abs(high)):
         # One number, which cannot be cut.
         pad = max(abs(low), abs(high), 1e-12) * 1e-3
@@ -129,7 +129,7 @@ def _edges(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _number(value: float) -> float:
-    found = float(value)
-    if math.isnan(found):
+    number = float(value)
+    if math.isnan(number):
         return 1e300
-    return max(-1e300, min(1e300, float(f"{found:.5e}"))) if math.isfinite(found) else math.copysign(1e300, found)
+    return max(-1e300, min(1e300, float(f"{number:.5e}"))) if math.isfinite(number) else math.copysign(1e300, number)

@@ -34,11 +34,11 @@ def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> 
         return [
             StepAndRank(step, rank, (step, rank), None) for step in candidate.steps for rank in candidate.ranks(step)
         ]
-    found: list[StepAndRank] = []
+    places: list[StepAndRank] = []
     taken: tuple[set[tuple[Step, Rank]], set[tuple[Step, Rank]]] = (set(), set())
     for step in in_common(candidate, reference, by_rank).steps:
         for rank, twin in step.ranks:
-            found.append(StepAndRank(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
+            places.append(StepAndRank(step.candidate, rank, (step.candidate, rank), (step.reference, twin)))
             taken[0].add((step.candidate, rank))
             taken[1].add((step.reference, twin))
     for side, dump in enumerate((candidate, reference)):
@@ -46,8 +46,8 @@ def places_of(candidate: Dump, reference: Dump | None, by_rank: bool = True) -> 
             for rank in dump.ranks(at):
                 if (at, rank) not in taken[side]:
                     where = (at, rank)
-                    found.append(StepAndRank(at, rank, where if side == 0 else None, where if side else None))
-    return sorted(found, key=_place_order)
+                    places.append(StepAndRank(at, rank, where if side == 0 else None, where if side else None))
+    return sorted(places, key=_place_order)
 
 
 def _place_order(place: StepAndRank) -> tuple[Any, ...]:

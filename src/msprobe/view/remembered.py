@@ -23,7 +23,7 @@ class _Entry(Generic[T]):
     is_made: bool = False
 
 
-class Remembered(Generic[T]):
+class RecentlyUsed(Generic[T]):
     """Keeps what was asked for last, up to a sum of sizes; what goes is closed when nobody looks at it any more."""
 
     def __init__(self, most: int, size_of: Callable[[T], int], close: Callable[[T], None]) -> None:

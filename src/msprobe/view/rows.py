@@ -90,11 +90,11 @@ def rows_of(pairs: Iterable[tuple[Event | None, Event | None]], timelines: Seque
         if row.above is not None:
             row.above.below.append(row)
     roots = _grouped([row for row in rows if row.above is None])
-    found = list(_in_order(roots))
-    for number, row in enumerate(found):
+    ordered = list(_in_order(roots))
+    for number, row in enumerate(ordered):
         row.number = number
     _count_micro_steps(roots)
-    return found
+    return ordered
 
 
 def take_apart(rows: Iterable[TreeRow]) -> None:
@@ -113,8 +113,8 @@ def _phases_between(rows: Sequence[TreeRow], timelines: Sequence[Timeline]) -> N
     waiting: list[TreeRow] | None = None
     for row in rows:
         if row.phase == OPTIMIZING or row.phase == BACKWARD:
-            for one in waiting or ():
-                one.phase = BACKWARD
+            for late in waiting or ():
+                late.phase = BACKWARD
             waiting = [] if row.phase == BACKWARD else None
         elif row.kind == MODULE:
             waiting = None
@@ -139,17 +139,17 @@ def _cut_rings(rows: Iterable[TreeRow]) -> None:
     """Let every row end at a root: a broken file may have a ring of parents."""
     rooted: set[TreeRow] = set()
     for row in rows:
-        way: dict[TreeRow, None] = {}
+        walked: dict[TreeRow, None] = {}
         below, above = row, row
         while above not in rooted:
-            if above in way:
+            if above in walked:
                 below.above = None
                 break
-            way[above] = None
+            walked[above] = None
             if above.above is None:
                 break
             below, above = above, above.above
-        rooted.update(way)
+        rooted.update(walked)
 
 
 def _hand_up(row: TreeRow) -> None:
@@ -173,21 +173,21 @@ def _grouped(roots: Sequence[TreeRow]) -> list[TreeRow]:
     """The outermost rows, with calls between modules, and gradients of parameters, as one row each."""
     if not any(row.kind == MODULE for row in roots):
         return list(roots)
-    found: list[TreeRow] = []
+    grouped: list[TreeRow] = []
     numbers = {_BETWEEN: 0, _GRADIENTS: 0}
     for row in sorted(roots, key=_begins):
         name = {CALL: _BETWEEN, GRADIENTS: _GRADIENTS}.get(row.kind)
         if name is None or row.below:
-            found.append(row)
+            grouped.append(row)
             continue
-        group = found[-1] if found else None
+        group = grouped[-1] if grouped else None
         if group is None or group.kind != COLLECTION or group.phase != row.phase or not group.name.startswith(name):
             group = TreeRow(f"{name}.{numbers[name]}", None, None, COLLECTION, row.phase, row.order)
             numbers[name] += 1
-            found.append(group)
+            grouped.append(group)
         row.above = group
         group.below.append(row)
-    return found
+    return grouped
 
 
 def _count_micro_steps(roots: Sequence[TreeRow]) -> None:
@@ -199,12 +199,12 @@ def _count_micro_steps(roots: Sequence[TreeRow]) -> None:
     for row in ordered:
         if stem is not None and row.event is not None and row.phase == FORWARD and row.event.stem == stem:
             number += 1
-        for one in _in_order([row]) if number > 0 else ():
-            one.micro = number
+        for row_inside in _in_order([row]) if number > 0 else ():
+            row_inside.micro = number
 
 
 def _last_backward(timeline: Timeline) -> dict[str, Event]:
-    return {one.stem: one for one in timeline if one.is_module and one.direction == "backward"}
+    return {event.stem: event for event in timeline if event.is_module and event.direction == "backward"}
 
 
 def _kind(event: Event) -> int:

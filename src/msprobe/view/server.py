@@ -124,10 +124,10 @@ class _Guard:
                 return
         if cookie is not None:
             # Without a fragment of its own: the browser keeps what the page has put there.
-            found = Response(status_code=303, headers={**_HEADERS, "Location": "./", "Cache-Control": "no-store"})
+            response = Response(status_code=303, headers={**_HEADERS, "Location": "./", "Cache-Control": "no-store"})
             if cookie:
-                found.headers["Set-Cookie"] = cookie
-            await found(scope, receive, send)
+                response.headers["Set-Cookie"] = cookie
+            await response(scope, receive, send)
             return
         await self._inner(scope, receive, send)
 
@@ -152,10 +152,10 @@ class _Questions:
             if known is not None:
                 self._answers.move_to_end(key)
         # Asked all the same: it says if a file has changed.
-        found = self._source.place(index)
+        place = self._source.place(index)
         if known is not None:
             return known
-        made = gzip.compress(_json(found), 1)
+        made = gzip.compress(_json(place), 1)
         with self._lock:
             self._answers[key] = made
             self._bytes += len(made)
@@ -203,7 +203,7 @@ def _answered(ask: Answer) -> Callable[[Request], Awaitable[Response]]:
 
 def _answer(ask: Answer, request: Request) -> Response:
     try:
-        found = ask(request)
+        content = ask(request)
     except MemoryError:
         return _refusal(500, said("too-large-for-memory"))
     except MsprobeError as problem:
@@ -212,7 +212,7 @@ def _answer(ask: Answer, request: Request) -> Response:
         # What it says may hold paths and values: it is for the console of who has started the server.
         log.error(said("mistake-of-msprobe", type(problem).__name__, problem))
         return _refusal(500, said("mistake-on-console", type(problem).__name__))
-    return _compressed(request, found)
+    return _compressed(request, content)
 
 
 def _matched(source: PageSource) -> Callable[[Request], Awaitable[Response]]:
@@ -262,22 +262,22 @@ def _status_of(problem: MsprobeError) -> int:
     return 404 if isinstance(problem, NoSuchThingError) else 400
 
 
-def _compressed(request: Request, found: Any) -> Response:
+def _compressed(request: Request, content: Any) -> Response:
     """An answer; bytes are compressed JSON already."""
     accepts = "gzip" in request.headers.get("accept-encoding", "")
     headers = {**_HEADERS, "Cache-Control": "no-store", "Vary": "Accept-Encoding"}
-    data = found if isinstance(found, bytes) else _json(found)
-    if isinstance(found, bytes) and not accepts:
-        data = gzip.decompress(found)
-    elif not isinstance(found, bytes) and accepts and len(data) >= _COMPRESSED_FROM:
-        data, found = gzip.compress(data, 3), b""
-    if isinstance(found, bytes) and accepts:
+    data = content if isinstance(content, bytes) else _json(content)
+    if isinstance(content, bytes) and not accepts:
+        data = gzip.decompress(content)
+    elif not isinstance(content, bytes) and accepts and len(data) >= _COMPRESSED_FROM:
+        data, content = gzip.compress(data, 3), b""
+    if isinstance(content, bytes) and accepts:
         headers["Content-Encoding"] = "gzip"
     return Response(data, headers=headers, media_type="application/json")
 
 
-def _json(found: Any) -> bytes:
-    return orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
+def _json(content: Any) -> bytes:
+    return orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _refusal(status: int, message: str) -> Response:

@@ -31,20 +31,20 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket on which the server will listen; port 0 is any free one. Raises InvalidInputError if that fails."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)
         try:
             # A page that was closed a moment ago does not keep its port. On Windows this would share a port in use.
             if socket.has_dualstack_ipv6() or hasattr(socket, "SO_REUSEPORT"):
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(128)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(128)
         except BaseException:
-            found.close()
+            listening.close()
             raise
     except (OSError, OverflowError, UnicodeError) as problem:
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()
         raise InvalidInputError(said("port-not-available", host, port, reason)) from problem
-    return found
+    return listening
 
 
 def address_of(listening: socket.socket, host: str, token: str) -> str:
@@ -60,7 +60,7 @@ def names_of(host: str) -> tuple[str, ...]:
         return ()
     names = [host, f"[{host}]", socket.gethostname(), socket.getfqdn()]
     with contextlib.suppress(OSError):
-        names += {str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None)}
+        names += {str(address[4][0]) for address in socket.getaddrinfo(socket.gethostname(), None)}
     return tuple(names)
 
 

@@ -63,12 +63,12 @@ def embedded(source: PageSource) -> Json:
     for place_number, row in _worst(places):
         wanted.setdefault(place_number, []).append(row)
     # One place after the other: not all of them may be in memory at once.
-    found: dict[str, Json] = {}
+    details: dict[str, Json] = {}
     lines: dict[str, Json] = {}
     for key in places:
-        found[key] = {str(row): source.node(int(key), row) for row in wanted.get(key, ())}
+        details[key] = {str(row): source.node(int(key), row) for row in wanted.get(key, ())}
         lines[key] = source.lines(int(key))
-    nodes = {key: found[key] for key in wanted}
+    nodes = {key: details[key] for key in wanted}
     ranks = _ranks(source, places)
     return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "lines": lines, "ranks": ranks}
 
@@ -119,22 +119,22 @@ def _data_element(data: Json) -> str:
 def _by_importance(overview: Json) -> Iterator[int]:
     """The numbers of the places: those of findings first, then those that differ, then the others in order."""
     findings = (overview["verdict"] or {"findings": []})["findings"]
-    named = [one["place"] for one in findings if one["place"] is not None]
+    named = [finding["place"] for finding in findings if finding["place"] is not None]
     differ = [number for number, place in enumerate(overview["places"]) if place["status"] not in ("agree", "clean")]
     yield from dict.fromkeys([*named, *differ, *range(len(overview["places"]))])
 
 
 def _worst(places: dict[str, Json]) -> list[tuple[str, int]]:
     """The rows whose details are kept: those of findings, then the worst; of a single run the first that are large."""
-    found: list[tuple[tuple[Any, ...], str, int]] = []
+    rows: list[tuple[tuple[Any, ...], str, int]] = []
     for number, place in places.items():
-        named = {one["row"] for one in place["culprits"]} | {place["first"]}
+        named = {culprit["row"] for culprit in place["culprits"]} | {place["first"]}
         names = ("status", "output_difference", "allowed", "flags", "orders")
         columns = zip(*(place[name] for name in names), strict=True)
         for row, (status, difference, allowed, flags, order) in enumerate(columns):
             excess = (difference or 0.0) / allowed if allowed else (math.inf if difference else 0.0)
-            found.append(
+            rows.append(
                 ((row not in named, not flags & 2, -_WEIGHT[status], not flags & 1, -excess, order), number, row)
             )
-    found.sort()
-    return [(number, row) for _, number, row in found[:MOST_DETAILS]]
+    rows.sort()
+    return [(number, row) for _, number, row in rows[:MOST_DETAILS]]

@@ -31,8 +31,8 @@ def stack_of(step: JudgedStep, event: Event | None) -> tuple[str, ...]:
     if timeline is None:
         return ()
     forward = timeline.forward_of(event) or event if event.direction == "backward" else event
-    found = tuple(frame for frame in timeline.part.stack(forward.name) if isinstance(frame, str))
-    return found or ((forward.source,) if forward.source else ())
+    frames = tuple(frame for frame in timeline.part.stack(forward.name) if isinstance(frame, str))
+    return frames or ((forward.source,) if forward.source else ())
 
 
 def in_words(frame: Frame) -> str:

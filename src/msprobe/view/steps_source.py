@@ -24,7 +24,7 @@ from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
 from msprobe.view.places import StepAndRank
-from msprobe.view.remembered import Remembered
+from msprobe.view.remembered import RecentlyUsed
 from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
 from msprobe.view.source import Json, NoSuchThingError
 from msprobe.view.source_lines import lines_of
@@ -59,8 +59,8 @@ class StepsSource(ABC):
         self._files = OpenedFiles(files)
         self._has_values = has_values
         self._notes = list(notes)
-        self._steps: Remembered[JudgedStep] = Remembered(MOST_RECORDS, lambda one: one.records, JudgedStep.close)
-        self._columns: Remembered[Json] = Remembered(
+        self._steps: RecentlyUsed[JudgedStep] = RecentlyUsed(MOST_RECORDS, lambda step: step.records, JudgedStep.close)
+        self._columns: RecentlyUsed[Json] = RecentlyUsed(
             MOST_RECORDS, lambda columns: len(columns["names"]) // 4, lambda columns: None
         )
         self._layers: dict[tuple[int, int], dict[str, int]] = {}
@@ -104,8 +104,10 @@ class StepsSource(ABC):
         key = (number, self.version(number))
         if key not in self._layers:
             place = self._place(number)
-            findings = [one for one in (self._verdict or {"findings": []})["findings"] if one["place"] == number]
-            named = [one["name"] for one in findings if not one["harmless"]]
+            findings = [
+                finding for finding in (self._verdict or {"findings": []})["findings"] if finding["place"] == number
+            ]
+            named = [finding["name"] for finding in findings if not finding["harmless"]]
             known = None if self._matches(number).read() else self._known_layers(place, named)
             if known is not None:
                 self._files.check(self._files_of(place))
@@ -130,12 +132,12 @@ class StepsSource(ABC):
             "sides": self._sides,
             "places": [
                 {
-                    "step": one.step,
-                    "rank": without_name(one.rank),
-                    "sides": 0 if self.is_single else one.side,
-                    "status": self._status_of(one),
+                    "step": place.step,
+                    "rank": without_name(place.rank),
+                    "sides": 0 if self.is_single else place.side,
+                    "status": self._status_of(place),
                 }
-                for one in self.places
+                for place in self.places
             ],
             "verdict": self._verdict,
             "curve": self._curves(),
@@ -151,7 +153,7 @@ class StepsSource(ABC):
     def prepare(self) -> None:
         """Judge what the page shows first: the place of the first finding, or the first of all."""
         findings = (self._verdict or {"findings": []})["findings"]
-        first = next((one["place"] for one in findings if one["place"] is not None), 0)
+        first = next((finding["place"] for finding in findings if finding["place"] is not None), 0)
         with contextlib.suppress(MsprobeError):  # the page says it where it is asked for
             if self.places:
                 self._columns_of(first)
@@ -162,15 +164,15 @@ class StepsSource(ABC):
         with self._judged(index) as step:
             if not 0 <= row < len(step.rows):
                 raise NoSuchThingError(said("row-not-there", row, len(step.rows)))
-            found = details_of(step, step.rows[row], columns, self.is_single)
-            found["partners"] = self._partners_of(self._place(index), step.rows[row])
-        found["findings"] = [one["finding"] for one in columns["culprits"] if one["row"] == row]
-        return found
+            details = details_of(step, step.rows[row], columns, self.is_single)
+            details["partners"] = self._partners_of(self._place(index), step.rows[row])
+        details["findings"] = [culprit["finding"] for culprit in columns["culprits"] if culprit["row"] == row]
+        return details
 
     def tensors(self, index: int) -> list[tuple[int, Json]]:
         """All tensors and arguments of a place, as :meth:`node` gives them, each with the number of its row."""
         with self._judged(index) as step, no_collection():
-            return [(row.number, one) for row in step.rows for one in tensors_of(step, row, self.is_single)]
+            return [(row.number, tensor) for row in step.rows for tensor in tensors_of(step, row, self.is_single)]
 
     def picture(self, index: int, row: int, slot: str) -> Json:
         """How the values of a tensor differ; needs the values of both sides."""
@@ -190,13 +192,13 @@ class StepsSource(ABC):
         numbers = [number for number, place in enumerate(self.places) if place.step == step]
         if not numbers:
             raise NoSuchThingError(said("step-not-there", step))
-        found: list[dict[str, int] | None] = []
+        layers: list[dict[str, int] | None] = []
         for number in numbers:
             try:
-                found.append(self._layers_now(number))
+                layers.append(self._layers_now(number))
             except InvalidInputError:
-                found.append(None)
-        return {**grid_of([without_name(self.places[number].rank) for number in numbers], found), "places": numbers}
+                layers.append(None)
+        return {**grid_of([without_name(self.places[number].rank) for number in numbers], layers), "places": numbers}
 
     def lines(self, index: int) -> Json:
         """The source lines of all rows of a place."""
@@ -288,19 +290,19 @@ class StepsSource(ABC):
                 rows.setdefault(name, row)
             if side == REFERENCE_ONLY or (side == BOTH and str(row) not in columns["twins"]):
                 twins.setdefault(name, row)
-        found = []
+        culprits = []
         for (name, twin), number in sorted(wanted.items(), key=lambda item: item[1]):
             at = rows.get(name) if name is not None else twins.get(twin)
             if at is not None:
-                found.append({"row": at, "finding": number})
-        return found
+                culprits.append({"row": at, "finding": number})
+        return culprits
 
 
 def _title(paths: Sequence[str]) -> str:
     """As much of the ends of paths as it takes to distinguish them."""
     parts = [Path(path).absolute().parts for path in paths]
     for count in range(1, max(map(len, parts)) + 1):
-        ends = ["/".join(one[-count:]) for one in parts]
+        ends = ["/".join(part[-count:]) for part in parts]
         if len(set(ends)) == len(ends):
             return " - ".join(ends)
     return " - ".join(paths)
@@ -308,7 +310,7 @@ def _title(paths: Sequence[str]) -> str:
 
 def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
     """The values of a tensor on both sides, in their shapes."""
-    found = []
+    arrays = []
     for leaf, timeline in zip(leaves, (step.candidate, step.reference), strict=True):
         name = leaf.get("data_name") if isinstance(leaf, dict) else None
         if timeline is None or not isinstance(name, str) or name == "-1":
@@ -316,5 +318,5 @@ def _values(step: JudgedStep, *leaves: Any) -> Sequence[Any]:
         array = timeline.part.array(name)
         if array is None:
             raise NoSuchThingError(said("tensor-file-unreadable-here", clean(name)))
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays

@@ -44,7 +44,7 @@ class OpenedFiles:
 
 def _state(name: str) -> _State:
     try:
-        found = os.stat(name)
+        status = os.stat(name)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -22,7 +22,7 @@ from msprobe.messages import joined, said
 from msprobe.report.phrases import clean
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.store.part import DumpPart
-from msprobe.store.rows import Rows
+from msprobe.store.rows import StoredRows
 from msprobe.view.by_hand import put_in
 from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
 from msprobe.view.matches import SUFFIX, Matches
@@ -41,12 +41,12 @@ _TASKS = {"summary": "statistics", "md5": "statistics", "all": "tensor", "struct
 def open_graph_files(path: Path) -> GraphFiles:
     """Open a graph file, or all of a folder. Raises PathError or InvalidInputError if one cannot be read."""
     if path.is_dir():
-        paths = sorted(one for one in path.iterdir() if one.name.endswith(SUFFIXES) and one.is_file())
+        paths = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
     else:
         paths = [path]
-    if not all(one.is_file() for one in paths):
+    if not all(file.is_file() for file in paths):
         raise PathError(said("graph-file-missing", path))
-    return GraphFiles(path, [read_graph_file(one) for one in paths])
+    return GraphFiles(path, [read_graph_file(file) for file in paths])
 
 
 class GraphFiles(StepsSource):
@@ -77,16 +77,16 @@ class GraphFiles(StepsSource):
         )
 
     def _judge(self, index: int, place: StepAndRank) -> JudgedStep:
-        found = self._graphs[place.step, place.rank]
+        graphs = self._graphs[place.step, place.rank]
         with no_collection():
-            timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in found.items()}
+            timelines = {source: _timeline(graph, place, file.task) for source, (file, graph) in graphs.items()}
             candidate, reference = timelines.get("NPU"), timelines.get("Bench")
             if candidate is None or reference is None:
                 alone = reference if candidate is None else candidate
                 assert alone is not None
                 return judge_one(alone, is_reference=candidate is None)
             pairing = Pairing(candidate, reference)
-            for name, node in found["NPU"][1].nodes.items():
+            for name, node in graphs["NPU"][1].nodes.items():
                 left = candidate.by_name.get(name)
                 right = reference.by_name.get(node.partner) if node.partner is not None else None
                 if left is not None and right is not None:
@@ -121,9 +121,9 @@ def _words(step: int | None, rank: int | str) -> str:
     return joined(", ", words) or said("place-without-name")
 
 
-def _place(step: int | None, rank: int | str, found: Mapping[str, Any], is_pair: bool) -> StepAndRank:
+def _place(step: int | None, rank: int | str, graphs: Mapping[str, Any], is_pair: bool) -> StepAndRank:
     at = step, rank
-    return StepAndRank(step, rank, at if "NPU" in found else None, at if is_pair and "Bench" in found else None)
+    return StepAndRank(step, rank, at if "NPU" in graphs else None, at if is_pair and "Bench" in graphs else None)
 
 
 def _side(path: Path, files: Sequence[GraphFile], label: str) -> Json:
@@ -164,7 +164,7 @@ class _FilePart:
         self.ours: dict[str, Any] = {}
         self.unread: dict[str, None] = {}
         self.folder = Path()
-        self.rows = Rows(self.folder)
+        self.rows = StoredRows(self.folder)
         self._graph = graph
         self._names = list(_as_they_ended(graph.nodes))
 
@@ -182,12 +182,12 @@ class _FilePart:
 
     def parents(self) -> dict[str, Any]:
         nodes = self._graph.nodes
-        found: dict[str, Any] = {}
+        parents: dict[str, Any] = {}
         for name in self._names:
             if read_name(name).kind == "parameters":
                 # As of a dump, they come after the last backward pass, where their values are whole: inside of an
                 # earlier one they would stand out of the order of execution.
-                found[name] = None
+                parents[name] = None
                 continue
             above = nodes[name].parent
             seen: set[str] = set()
@@ -197,8 +197,8 @@ class _FilePart:
                 seen.add(above)
                 above = nodes[above].parent
             is_there = above is not None and above in nodes and not _is_root(nodes[above])
-            found[name] = above if is_there else None
-        return found
+            parents[name] = above if is_there else None
+        return parents
 
     def parent(self, name: str) -> Any:
         return self.parents().get(name)
@@ -219,8 +219,8 @@ def _timeline(graph: FileGraph, place: StepAndRank, task: str) -> Timeline:
     for event in timeline:
         node = graph.nodes[event.name]
         given, made = _slots(node.name, node.inputs()), _slots(node.name, node.outputs())
-        own = [one for one in given if one[0].startswith(("parameters.", "buffers."))]
-        event.arrange([one for one in given if one not in own], made)
+        own = [slot for slot in given if slot[0].startswith(("parameters.", "buffers."))]
+        event.arrange([slot for slot in given if slot not in own], made)
         event.call(event.parts.path, parameters=own)
     return timeline
 
@@ -254,7 +254,9 @@ def _slots(name: str, fields: object) -> list[Slot]:
     """Of what a file says of a node's inputs or outputs; nothing where that is no object."""
     if not isinstance(fields, Mapping):
         return []
-    return [(slot.removeprefix(f"{name}."), _leaf(one)) for slot, one in fields.items() if isinstance(one, Mapping)]
+    return [
+        (slot.removeprefix(f"{name}."), _leaf(field)) for slot, field in fields.items() if isinstance(field, Mapping)
+    ]
 
 
 def _leaf(fields: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -264,21 +266,21 @@ def _leaf(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     if "Tensor" not in kind and "Parameter" not in kind:
         return {"type": kind, "value": fields.get("value", fields.get("Max"))}
-    found: dict[str, Any] = {"type": kind, "dtype": dtype, "shape": _shape(fields.get("shape"))}
+    leaf: dict[str, Any] = {"type": kind, "dtype": dtype, "shape": _shape(fields.get("shape"))}
     for key in USUAL_KEYS:
         number = _number(fields.get(key))
-        found[key] = number
+        leaf[key] = number
     if isinstance(fields.get("md5"), str) and fields["md5"] not in ("", "None"):
-        found["md5"] = fields["md5"]
-    return found
+        leaf["md5"] = fields["md5"]
+    return leaf
 
 
 def _shape(text: Any) -> list[int]:
     try:
-        found = json.loads(str(text).replace("(", "[").replace(",)", "]").replace(")", "]"))
+        numbers = json.loads(str(text).replace("(", "[").replace(",)", "]").replace(")", "]"))
     except (ValueError, RecursionError):
         return []
-    return [one for one in found if type(one) is int] if isinstance(found, list) else []
+    return [number for number in numbers if type(number) is int] if isinstance(numbers, list) else []
 
 
 def _number(text: Any) -> float | None:

@@ -45,7 +45,9 @@ def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
         "coverage": result.coverage.as_json(),
         "notes": _all([*result.unread, *result.notes]),
         "compared": _all(check_text.counts(result)),
-        "findings": _findings([phrases.Alike(one) for one in result.findings], check_text.check_blocks, place_of),
+        "findings": _findings(
+            [phrases.Alike(finding) for finding in result.findings], check_text.check_blocks, place_of
+        ),
     }
 
 
@@ -59,7 +61,7 @@ def _findings(
     blocks_of: Callable[[Finding], Sequence[Sequence[Block]]],
     place_of: Places,
 ) -> list[dict[str, Any]]:
-    return [_finding(one, blocks_of(one.first), place_of(one.first)) for one in groups[:MOST_FINDINGS]]
+    return [_finding(group, blocks_of(group.first), place_of(group.first)) for group in groups[:MOST_FINDINGS]]
 
 
 def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int | None) -> dict[str, Any]:
@@ -71,14 +73,14 @@ def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int
     elif group.count > 1:
         title = said("alike", message, group.count)
     source = phrases.source_of(finding)
-    of_reference = finding.evidence.get("side") == "reference"
+    is_reference = finding.evidence.get("side") == "reference"
     return {
         "title": in_both(title),
         "blocks": [_block(block) for group in blocks for block in group],
         "kind": clean(finding.kind),
         "harmless": finding.harmless,
-        "name": None if of_reference else finding.entry,
-        "twin": finding.entry if of_reference else None,
+        "name": None if is_reference else finding.entry,
+        "twin": finding.entry if is_reference else None,
         "step": finding.step,
         "rank": without_name(finding.rank),
         "place": place,

@@ -23,7 +23,7 @@ from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of, ro
 from msprobe.capture.torch import device_rows  # noqa: E402
 from msprobe.capture.torch.statistics import TensorStatistics  # noqa: E402
 from msprobe.store import row_format, row_signs  # noqa: E402
-from msprobe.store.rows import Rows, TensorRow, distance  # noqa: E402
+from msprobe.store.rows import StoredRows, TensorRow, distance  # noqa: E402
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 WHOLE = ("int8", "int16", "int32", "int64", "uint8", "bool")
@@ -33,7 +33,7 @@ def read(data: bytes, folder: Path) -> list[TensorRow]:
     """The rows as a reader of the file finds them."""
     path = folder / "dump_rows.bin"
     path.write_bytes(row_format.header() + data)
-    rows = Rows(path)
+    rows = StoredRows(path)
     try:
         found = [rows.row(number) for number in range(len(rows))]
     finally:

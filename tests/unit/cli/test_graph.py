@@ -360,7 +360,7 @@ def test_wrong_sizes_of_a_layout_are_named_all_at_once(tmp_path: Path, recorded:
         assert done.returncode == status
         return done.stderr
 
-    assert mentions(said("--rank_size", "2", "--tp", "2", status=2), "rank-size-needs-more", value="--pp is")
+    assert mentions(said("--rank_size", "2", "--tp", "2", status=2), "rank-size-needs-more", options="--pp", verb="is")
     assert mentions(said("--tp", "2", status=2), "needs-rank-size", given="--tp")
     sizes = said("--rank_size", "2", "--tp", "3", "--pp", "1")
     assert mentions(sizes, "larger-than-rank-size", name="tp", size=3, total=2)

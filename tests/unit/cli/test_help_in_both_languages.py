@@ -48,7 +48,7 @@ def test_every_text_of_the_help_of_a_command_has_both_languages(name: str) -> No
 
 @for_each("one", COMMANDS.values())
 def test_every_text_of_a_declaration_has_both_languages(one: Command) -> None:
-    fields = ("purpose", "reads", "writes", "clean", "found", "could_not", "sentence", "statuses")
+    fields = ("purpose", "reads", "writes", "clean", "on_findings", "could_not", "sentence", "statuses")
     assert lacking((field, getattr(one, field)) for field in fields) == []
 
 

@@ -168,7 +168,7 @@ def test_each_of_several_mistakes_keeps_its_code_and_its_arguments(
 
 
 def test_each_command_that_looks_for_something_has_a_line_here() -> None:
-    looks = {name for name, one in COMMANDS.items() if one.found}
+    looks = {name for name, one in COMMANDS.items() if one.on_findings}
     assert looks == ANSWERS.keys() | WITH_TRAININGS
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.first_difference import first_differences
 from msprobe.compare.measures_tensor import Form
 from msprobe.compare.problems import TaskMismatchError
@@ -78,7 +78,7 @@ def opened(folder: Path, task: str, *sides: dict[str, Any]) -> list[Any]:
     return parts
 
 
-def render(found: Comparison, folder: Path) -> None:
+def render(found: RowComparison, folder: Path) -> None:
     """Everything that is made of a comparison."""
     assert advice_text(found).startswith("Line: ")
     first_differences({"rank0": found})

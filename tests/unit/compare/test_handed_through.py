@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hand_made import backward, call, tensor, write_part
 
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.first_difference import calls_of
 from msprobe.diagnose import compare_runs
 from msprobe.store.handed_through import HANDED_THROUGH
@@ -37,7 +37,7 @@ def step(wrong: float, marked: bool) -> dict[str, Any]:
     }
 
 
-def compared(folder: Path, marked: bool) -> Comparison:
+def compared(folder: Path, marked: bool) -> RowComparison:
     parts = [
         write_part(folder / name / "step0" / "rank", step(wrong, marked))
         for name, wrong in (("own", 4.0), ("other", 1.0))

@@ -11,14 +11,14 @@ import pytest
 from row_by_row import for_each
 
 from msprobe.compare.colours import NONE, RED, YELLOW
-from msprobe.compare.comparison import Comparison, compare_parts
+from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.measures_tensor import TensorMeasures, all_six
 from msprobe.compare.verdicts import accuracy, digest_result
 from msprobe.messages import said
 from msprobe.store.reader import open_dump
 
 NAN, INF = float("nan"), float("inf")
-Compare = Callable[[dict[str, Any], dict[str, Any]], Comparison]
+Compare = Callable[[dict[str, Any], dict[str, Any]], RowComparison]
 
 
 def tensor(
@@ -39,7 +39,7 @@ def number(value: float) -> dict[str, Any]:
 
 @pytest.fixture
 def compared(tmp_path: Path) -> Compare:
-    def compare(candidate: dict[str, Any], reference: dict[str, Any]) -> Comparison:
+    def compare(candidate: dict[str, Any], reference: dict[str, Any]) -> RowComparison:
         parts = []
         for side, data in (("a", candidate), ("b", reference)):
             (tmp_path / side).mkdir()
@@ -51,17 +51,17 @@ def compared(tmp_path: Path) -> Compare:
 
 
 @pytest.fixture
-def one(compared: Compare) -> Callable[[Any, Any], Comparison]:
+def one(compared: Compare) -> Callable[[Any, Any], RowComparison]:
     """Compare two outputs of a call whose input agrees; the output is row 1."""
 
-    def compare(ours: Any, theirs: Any) -> Comparison:
+    def compare(ours: Any, theirs: Any) -> RowComparison:
         records = [{"Torch.f.0.forward": call([tensor()], [value])} for value in (ours, theirs)]
         return compared(records[0], records[1])
 
     return compare
 
 
-One = Callable[[Any, Any], Comparison]
+One = Callable[[Any, Any], RowComparison]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from coded_texts import mentions
 from hand_made import write_part
 from unit.diagnose.overflow_ranks import CASES, Ranks, c01, c03, c05, c08, c11, leaf
 
-from msprobe.diagnose.check.bad_values import Limits
+from msprobe.diagnose.check.bad_values import GrowthLimits
 from msprobe.diagnose.check.first_overflow import Asked, find_first_overflow
 from msprobe.engine import Workers
 from msprobe.errors import InvalidInputError, PathError
@@ -77,9 +77,9 @@ def test_steps_are_searched_in_order_up_to_the_first_bad_one(tmp_path: Path) -> 
 def test_numbers_beyond_a_threshold_count_where_they_are_asked_for(tmp_path: Path) -> None:
     step = Ranks().op("mul", "1", "1").op("exp", "1", "9e5", 1).op("add", "9e5", "9e5", 1).write(tmp_path)
     assert not find_first_overflow(step).nodes
-    (node,) = find_first_overflow(step, Asked(Limits(largest=1e5))).nodes
+    (node,) = find_first_overflow(step, Asked(GrowthLimits(largest=1e5))).nodes
     assert (node.rank, node.name, node.value) == (1, "Torch.exp.0.forward", "large")
-    (node,) = find_first_overflow(step, Asked(Limits(growth=1000))).nodes
+    (node,) = find_first_overflow(step, Asked(GrowthLimits(growth=1000))).nodes
     assert (node.rank, node.name) == (1, "Torch.exp.0.forward")
 
 
@@ -93,7 +93,7 @@ def test_a_mask_counts_only_if_every_infinity_does(tmp_path: Path) -> None:
     }
     write_part(tmp_path / "step0" / "rank", data).close()
     assert not find_first_overflow(tmp_path).nodes
-    (node,) = find_first_overflow(tmp_path, Asked(Limits(every_infinity=True))).nodes
+    (node,) = find_first_overflow(tmp_path, Asked(GrowthLimits(every_infinity=True))).nodes
     assert (node.name, node.value) == ("Tensor.masked_fill.0.forward", "-inf")
 
 

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from msprobe.config.settings import GradientProbe  # noqa: E402
-from msprobe.grad_probe.measure import Gradient, measure  # noqa: E402
+from msprobe.grad_probe.measure import ProbedGradient, measure  # noqa: E402
 from msprobe.grad_probe.torch_devices import DeviceStep  # noqa: E402
 
 GRADIENTS = {
@@ -55,7 +55,7 @@ def test_a_step_of_gradients(fields: GradientProbe, dtype: torch.dtype, device: 
         shape = tuple(values.shape)
         entries.append(step.add(name, values.to(device), shape, None))
         flat = values.numpy().reshape(-1)
-        expected.append(measure(Gradient(name, flat, values.data_ptr(), shape), fields))
+        expected.append(measure(ProbedGradient(name, flat, values.data_ptr(), shape), fields))
     step.launch()
     for entry, (row, direction) in zip(entries, expected, strict=True):
         assert callable(entry)

@@ -15,7 +15,7 @@ from hand_made import tensor, write_part
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.graph_files import FileNode, read_graph_file
-from msprobe.graph.merge.layout import Layout
+from msprobe.graph.merge.layout import ParallelLayout
 from msprobe.graph.merge.together import merge_ranks
 from msprobe.graph.side import GraphOfSide, read_side
 from msprobe.messages import said
@@ -54,7 +54,7 @@ def outputs(side: GraphOfSide, name: str) -> Any:
 def test_slices_of_a_tensor_are_put_together_and_the_formula_is_kept(tmp_path: Path) -> None:
     for rank, value in enumerate((3.0, 4.0)):
         stage(tmp_path / f"rank{rank}", 1, value)
-    (whole,) = merge_ranks(sides_of(tmp_path, 2), Layout(2, 2, 1))
+    (whole,) = merge_ranks(sides_of(tmp_path, 2), ParallelLayout(2, 2, 1))
     found = outputs(whole, "Functional.linear.0.forward")
     assert (found["Max"], found["Min"], found["Mean"]) == (4.0, 3.0, 3.5)
     assert found["Norm"] == math.sqrt(3.0**2 + 4.0**2)
@@ -64,7 +64,7 @@ def test_slices_of_a_tensor_are_put_together_and_the_formula_is_kept(tmp_path: P
 def test_what_is_equal_on_all_ranks_stays(tmp_path: Path) -> None:
     for rank in range(2):
         stage(tmp_path / f"rank{rank}", 1, 3.0)
-    (whole,) = merge_ranks(sides_of(tmp_path, 2), Layout(2, 2, 1))
+    (whole,) = merge_ranks(sides_of(tmp_path, 2), ParallelLayout(2, 2, 1))
     assert outputs(whole, "Functional.linear.0.forward")["Norm"] == 3.0
     assert whole.merged == {}
 
@@ -79,14 +79,14 @@ def test_the_reduction_stands_for_a_partial_sum(tmp_path: Path) -> None:
         }
         construct = {"Functional.linear.0.forward": module, "Distributed.all_reduce.0.forward": module, module: None}
         write_part(tmp_path / f"rank{rank}", data, construct=construct)
-    (whole,) = merge_ranks(sides_of(tmp_path, 2), Layout(2, 2, 1))
+    (whole,) = merge_ranks(sides_of(tmp_path, 2), ParallelLayout(2, 2, 1))
     assert outputs(whole, "Functional.linear.0.forward")["Norm"] == 7.0
 
 
 def test_layers_of_later_stages_are_numbered_on_under_the_first(tmp_path: Path) -> None:
     stage(tmp_path / "rank0", 2, 1.0, ("Module.net.emb.Embedding.forward.0",))
     stage(tmp_path / "rank1", 2, 5.0, ("Module.net.head.Linear.forward.0",))
-    (whole,) = merge_ranks(sides_of(tmp_path, 2), Layout(2, 1, 2))
+    (whole,) = merge_ranks(sides_of(tmp_path, 2), ParallelLayout(2, 1, 2))
     tree = whole.tree
     model = tree.numbers["Module.net.Net.forward.0"]
     assert [tree.names[node] for node in tree.children(model)] == [
@@ -107,7 +107,7 @@ def test_layers_of_later_stages_are_numbered_on_under_the_first(tmp_path: Path) 
 def test_what_runs_between_modules_is_shown_rank_by_rank(tmp_path: Path) -> None:
     stage(tmp_path / "rank0", 1, 1.0)
     stage(tmp_path / "rank1", 1, 5.0)
-    for layout in (Layout(2, 1, 2), Layout(2, 2, 1)):
+    for layout in (ParallelLayout(2, 1, 2), ParallelLayout(2, 2, 1)):
         (whole,) = merge_ranks(sides_of(tmp_path, 2), layout)
         tree = whole.tree
         (group,) = [node for node in tree.children(0) if tree.kinds[node] == 9]
@@ -129,7 +129,7 @@ def test_chunks_of_virtual_stages_are_folded_into_the_first(tmp_path: Path) -> N
             data |= {layer: record(out=tensor(2, value=10 * chunk + rank)), model: record()}
             construct |= {layer: model, model: None}
         write_part(tmp_path / f"rank{rank}", data, construct=construct)
-    (whole,) = merge_ranks(sides_of(tmp_path, 2), Layout(2, 1, 2, 2))
+    (whole,) = merge_ranks(sides_of(tmp_path, 2), ParallelLayout(2, 1, 2, 2))
     norms = {name: outputs(whole, name)["Norm"] for name in whole.tree.names if ".layers." in name}
     # Chunk 0 of both ranks, then chunk 1 of both.
     assert {name.split(".")[4]: norm for name, norm in norms.items()} == {"0": 0, "1": 1, "2": 10, "3": 11}
@@ -138,7 +138,7 @@ def test_chunks_of_virtual_stages_are_folded_into_the_first(tmp_path: Path) -> N
 def test_each_copy_of_the_model_is_a_graph_of_its_own(tmp_path: Path) -> None:
     for rank in range(4):
         stage(tmp_path / f"rank{rank}", 1, float(rank))
-    found = merge_ranks(sides_of(tmp_path, 4), Layout(4, 2, 1))
+    found = merge_ranks(sides_of(tmp_path, 4), ParallelLayout(4, 2, 1))
     assert [side.rank for side in found] == [0, 2]
 
 
@@ -184,5 +184,5 @@ def test_the_mistakes_of_a_layout_are_told_together() -> None:
         ),
     ):
         with pytest.raises(InvalidInputError) as caught:
-            Layout.of(fields, "here")
+            ParallelLayout.of(fields, "here")
         assert caught.value.message == f"here: {'; '.join(mistakes)}."

@@ -62,6 +62,6 @@ def test_the_text_of_parameters_is_json_of_their_fields(leaves: list[Any]) -> No
         parameters = [(f'a"\u00e9.{number}', leaf) for number, leaf in enumerate(leaves)]
         expected = {name: fields_of(leaf, form, with_md5=False) for name, leaf in parameters}
         for _ in range(2):  # what is kept of the first must not change the second
-            text = texts.of_all(parameters)
+            text = texts.all_parameters(parameters)
             assert json.loads(text) == expected
         assert form == "26.2" or text.isascii()

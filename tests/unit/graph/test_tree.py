@@ -167,7 +167,7 @@ def test_what_runs_inside_itself_is_shown_at_the_top_and_said(tmp_path: Path) ->
     )
     assert sorted(tree.order.tolist()) == list(range(len(tree)))
     assert {tree.names[node] for node in tree.children(0)} == {"Module.b.B.forward.0", "Module.c.C.forward.0"}
-    assert "runs inside itself" in tree.notices[0]
+    assert mentions(tree.notices[0], "modules-inside-themselves")
 
 
 def test_a_dump_without_structure_is_a_flat_list_and_says_which_level_to_use(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.monitor import files
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.csv import CsvSink
 
@@ -17,12 +17,12 @@ PARAMETERS = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
 SHAPES = {"fc1.weight": (8, 4), "fc1.bias": (8,), "fc2.weight": (2, 8), "fc2.bias": (2,)}
 
 
-def run_of(base: Path, rank: int = 0, started: float = STARTED, **fields: Any) -> Run:
+def run_of(base: Path, rank: int = 0, started: float = STARTED, **fields: Any) -> MonitorRun:
     given = {"world": 1, "framework": "pytorch", "steps_per_file": 1, "digits": None, "config": {"ops": ["norm"]}}
-    return Run(str(base), rank, started=started, **{**given, **fields})
+    return MonitorRun(str(base), rank, started=started, **{**given, **fields})
 
 
-def begun(base: Path, rank: int = 0, started: float = STARTED, **fields: Any) -> Run:
+def begun(base: Path, rank: int = 0, started: float = STARTED, **fields: Any) -> MonitorRun:
     return files.begin(run_of(base, rank, started, **fields))
 
 
@@ -41,7 +41,7 @@ def gradients(step: int, *norms: float, ops: Iterable[str] = ("norm",), **more: 
     return metrics(step, {"grad_reduced": rows}, ops, **more)
 
 
-def write_run(run: Run, steps: Iterable[StepMetrics], *sinks: Sink) -> Path:
+def write_run(run: MonitorRun, steps: Iterable[StepMetrics], *sinks: Sink) -> Path:
     """Write the steps of a run that has begun, in csv by default; the folder."""
     for sink in sinks or (CsvSink(),):
         sink.open(run)
@@ -52,5 +52,5 @@ def write_run(run: Run, steps: Iterable[StepMetrics], *sinks: Sink) -> Path:
     return Path(run.folder)
 
 
-def at(run: Run, **fields: Any) -> Run:
+def at(run: MonitorRun, **fields: Any) -> MonitorRun:
     return replace(run, **fields)

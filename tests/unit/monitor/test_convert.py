@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from coded_texts import mentions, raising
 from unit.monitor.runs import STARTED, begun, metrics, row, write_run
 from unit.monitor.test_sinks import scalars_in
 
@@ -74,7 +74,7 @@ def test_runs_of_a_rank_are_merged_and_that_is_said(
 ) -> None:
     write_run(begun(base, 0, STARTED + 60), [step_of(1, 0.25), step_of(2)])
     csv2tensorboard_by_step(base, output_dirpath=tmp_path / "out")
-    assert "rank 0: 2 runs are merged" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "monitor-runs-merged", rank=0, count=2)
     found = scalars_in(tmp_path / "out/rank0/grad_reduced")["vp0:fc1.weight/norm"]
     assert found == [(0, 0.5), (1, 1.75), (2, 2.5)]
 

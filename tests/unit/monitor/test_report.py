@@ -19,7 +19,7 @@ from msprobe import log
 from msprobe.cli.commands import family
 from msprobe.monitor.alerts import AlertSink, read_alert_settings
 from msprobe.monitor.band import departures
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Row, StepMetrics
 from msprobe.monitor.report.page import render
@@ -246,7 +246,7 @@ def test_a_part_that_is_missing_or_misspelt_is_told() -> None:
 
 
 def test_what_rounding_makes_of_nearly_nothing_leaves_no_band(tmp_path: Path) -> None:
-    def run(name: str, mean: float, norm: float) -> dict[str, Table]:
+    def run(name: str, mean: float, norm: float) -> dict[str, QuantityTable]:
         folder = begun(tmp_path / name, config={"ops": ["mean", "norm"]})
         steps = [
             metrics(step, {"grad_reduced": [row("fc1.weight", mean if step == 9 else 1e-10, norm)]}, ("mean", "norm"))

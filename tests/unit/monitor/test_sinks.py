@@ -28,7 +28,7 @@ from msprobe.monitor.sinks.tensorboard import TensorBoardSink
 from msprobe.monitor.sinks.wandb import WandbSink
 from msprobe.monitor.trend_database import FILE_NAME, tags_of
 from msprobe.monitor.trend_reading import dtypes_of, read_trend
-from msprobe.monitor.writer import Writer
+from msprobe.monitor.writer import MonitorWriter
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_tensorboard_reads_each_number_under_its_tag(tmp_path: Path) -> None:
 
 def test_tensorboard_reads_what_was_flushed(tmp_path: Path) -> None:
     run = begun(tmp_path)
-    writer = Writer(run, [TensorBoardSink()])
+    writer = MonitorWriter(run, [TensorBoardSink()])
     writer.put(gradients(0))
     writer.flush()
     assert len(scalars_in(Path(run.folder))) == 4
@@ -83,7 +83,7 @@ def test_a_missing_package_is_named_with_the_way_to_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NotAvailableError, match=rf"pip install 'msprobe-debugger\[{module}\]'"):
         sink().open(begun(tmp_path))
-    writer = Writer(begun(tmp_path), [sink()])
+    writer = MonitorWriter(begun(tmp_path), [sink()])
     writer.put(gradients(0))
     writer.close()
     assert "pip install" in capsys.readouterr().out
@@ -96,8 +96,8 @@ from pathlib import Path
 from unit.monitor.runs import begun, gradients
 from msprobe.monitor.sinks.wandb import WandbSink
 from msprobe.monitor.trend_reading import dtypes_of, read_trend
-from msprobe.monitor.writer import Writer
-writer = Writer(begun(Path(sys.argv[1])), [WandbSink()])
+from msprobe.monitor.writer import MonitorWriter
+writer = MonitorWriter(begun(Path(sys.argv[1])), [WandbSink()])
 for step in range(3):
     writer.put(gradients(step, scalars={"loss": 0.5}))
 writer.close()
@@ -119,7 +119,7 @@ def test_wandb_keeps_a_run_on_this_machine(tmp_path: Path) -> None:
 
 def test_the_database_of_a_run_answers_sql_while_it_goes_on(tmp_path: Path) -> None:
     run = begun(tmp_path)
-    writer = Writer(run, [SqliteSink()])
+    writer = MonitorWriter(run, [SqliteSink()])
     for step in range(3):
         writer.put(activations(step))
     writer.flush()

@@ -266,8 +266,8 @@ def _csv_run(folder: Path, steps: int, ops: tuple[str, ...], dtype: str, bad: fl
 
 def test_runs_with_other_operators_are_compared_by_those_that_both_have(tmp_path: Path) -> None:
     first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.float32")
-    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm", "mean", "max"), "torch.float32")).found is None
-    bad = diff(first, _csv_run(tmp_path / "c", 20, ("max", "norm"), "torch.float32", bad=0.5)).found
+    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm", "mean", "max"), "torch.float32")).first_bad is None
+    bad = diff(first, _csv_run(tmp_path / "c", 20, ("max", "norm"), "torch.float32", bad=0.5)).first_bad
     assert bad is not None
     assert bad.step == 12
 
@@ -275,14 +275,14 @@ def test_runs_with_other_operators_are_compared_by_those_that_both_have(tmp_path
 def test_what_a_half_type_cannot_tell_apart_is_no_bad_step(tmp_path: Path) -> None:
     for dtype, expected in (("torch.float32", 12), ("torch.bfloat16", None)):
         first = _csv_run(tmp_path / dtype / "a", 20, ("norm",), dtype)
-        found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01, noise=1e-4)).found
+        found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01, noise=1e-4)).first_bad
         assert (found.step if found else None) == expected
 
 
 def test_runs_that_were_equal_part_where_they_first_differ_in_half_types_too(tmp_path: Path) -> None:
     first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.bfloat16")
-    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm",), "torch.bfloat16")).found is None
-    found = diff(first, _csv_run(tmp_path / "c", 20, ("norm",), "torch.bfloat16", bad=1e-3)).found
+    assert diff(first, _csv_run(tmp_path / "b", 20, ("norm",), "torch.bfloat16")).first_bad is None
+    found = diff(first, _csv_run(tmp_path / "c", 20, ("norm",), "torch.bfloat16", bad=1e-3)).first_bad
     assert found is not None
     assert found.step == 12
     assert all("before-equal" in pieces_of(reason) for reason in found.what)
@@ -306,7 +306,7 @@ def test_a_tensor_that_is_missing_from_a_step_on_is_told(tmp_path: Path) -> None
         write_run(begun(tmp_path / name), [step(number) for number in range(15)])
         return tmp_path / name
 
-    found = diff(run("a", False), run("b", True)).found
+    found = diff(run("a", False), run("b", True)).first_bad
     assert found is not None
     assert (found.step, found.what[0]) == (9, said("tensors-vanish", "grad_reduced", 1))
-    assert diff(run("c", False), run("d", False)).found is None
+    assert diff(run("c", False), run("d", False)).first_bad is None

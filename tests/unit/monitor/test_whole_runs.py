@@ -96,11 +96,11 @@ def test_the_fault_of_the_first_of_two_monitors_is_found(tmp_path: Path) -> None
         folder_of(tmp_path / name, range(30), 0, ours(0), rate)
         folder_of(tmp_path / name, range(30), 1, ours(0, 1))
     found = diff(tmp_path / "a", tmp_path / "b")
-    assert found.found is not None
-    assert found.found.step == 0
+    assert found.first_bad is not None
+    assert found.first_bad.step == 0
     assert found.unread == ()
     assert found.run.endswith(find_runs(tmp_path / "b")[0].path.name)
-    assert diff(tmp_path / "a", tmp_path / "a").found is None
+    assert diff(tmp_path / "a", tmp_path / "a").first_bad is None
 
 
 def test_a_report_of_several_runs_has_one_and_names_the_others(

@@ -18,10 +18,10 @@ from unit.monitor.runs import begun, gradients, run_of
 from msprobe import log
 from msprobe.monitor.csv_files import whole_length
 from msprobe.monitor.files import find_runs
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.sinks.csv import CsvSink
 from msprobe.monitor.trend_reading import read_quantity
-from msprobe.monitor.writer import Writer
+from msprobe.monitor.writer import MonitorWriter
 
 TESTS = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ class Keeping:
             raise OSError(28, "No space left on device")
         self.asked.append((what, *more))
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         self._do("open")
 
     def write(self, metrics: StepMetrics) -> None:
@@ -69,7 +69,7 @@ def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_steps_arrive_in_order_and_all_of_them(tmp_path: Path) -> None:
     sink = Keeping()
-    writer = Writer(run_of(tmp_path), [sink])
+    writer = MonitorWriter(run_of(tmp_path), [sink])
     for step in range(200):
         writer.put(gradients(step))
     writer.close()
@@ -88,7 +88,7 @@ def test_a_step_may_be_made_when_the_thread_is_ready(tmp_path: Path, capsys: pyt
     def broken() -> StepMetrics:
         raise ValueError("lost")
 
-    writer = Writer(run_of(tmp_path), [sink])
+    writer = MonitorWriter(run_of(tmp_path), [sink])
     for measured in (made, lambda: None, broken, broken, gradients(4)):
         writer.put(measured)
     writer.close()
@@ -102,7 +102,7 @@ def test_a_slow_sink_holds_the_training_up_and_loses_nothing(
 ) -> None:
     sink = Keeping()
     sink.gate.clear()
-    writer = Writer(run_of(tmp_path), [sink], most_steps=3)
+    writer = MonitorWriter(run_of(tmp_path), [sink], most_steps=3)
     done = threading.Event()
 
     def train() -> None:
@@ -126,7 +126,7 @@ def test_a_slow_sink_holds_the_training_up_and_loses_nothing(
 
 def test_rows_that_wait_are_bounded_but_a_large_step_passes(tmp_path: Path) -> None:
     sink = Keeping()
-    writer = Writer(run_of(tmp_path), [sink], most_rows=3)
+    writer = MonitorWriter(run_of(tmp_path), [sink], most_rows=3)
     for step in range(5):
         writer.put(gradients(step))
     writer.close()
@@ -135,7 +135,7 @@ def test_rows_that_wait_are_bounded_but_a_large_step_passes(tmp_path: Path) -> N
 
 
 def test_flush_makes_what_was_put_readable(tmp_path: Path) -> None:
-    writer = Writer(begun(tmp_path, steps_per_file=10), [CsvSink()])
+    writer = MonitorWriter(begun(tmp_path, steps_per_file=10), [CsvSink()])
     for step in range(3):
         writer.put(gradients(step))
     assert writer.flush()
@@ -150,7 +150,7 @@ def test_flush_makes_what_was_put_readable(tmp_path: Path) -> None:
 
 def test_sinks_are_flushed_now_and_then(tmp_path: Path) -> None:
     sink = Keeping()
-    writer = Writer(run_of(tmp_path), [sink], flush_seconds=0.01)
+    writer = MonitorWriter(run_of(tmp_path), [sink], flush_seconds=0.01)
     writer.put(gradients(0))
     until = time.monotonic() + 30
     while ("flush",) not in sink.asked and time.monotonic() < until:
@@ -164,7 +164,7 @@ def test_a_sink_that_fails_is_told_once_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fails: str
 ) -> None:
     bad, good = Keeping(fails), Keeping()
-    writer = Writer(run_of(tmp_path), [bad, good])
+    writer = MonitorWriter(run_of(tmp_path), [bad, good])
     for step in range(5):
         writer.put(gradients(step))
         writer.flush()
@@ -177,7 +177,7 @@ def test_a_sink_that_fails_is_told_once_and_the_others_go_on(
 
 
 def test_without_a_sink_left_nothing_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    writer = Writer(run_of(tmp_path), [Keeping("write")], most_steps=2)
+    writer = MonitorWriter(run_of(tmp_path), [Keeping("write")], most_steps=2)
     for step in range(50):
         writer.put(gradients(step))
     writer.close()
@@ -187,7 +187,7 @@ def test_without_a_sink_left_nothing_waits(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.process
 def test_a_forked_child_writes_nothing_and_ends(tmp_path: Path) -> None:
     sink = Keeping()
-    writer = Writer(run_of(tmp_path), [sink])
+    writer = MonitorWriter(run_of(tmp_path), [sink])
     writer.put(gradients(0))
     child = os.fork()
     if child == 0:
@@ -207,8 +207,8 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from unit.monitor.runs import begun, gradients
 from msprobe.monitor.sinks.csv import CsvSink
-from msprobe.monitor.writer import Writer
-writer = Writer(begun(Path(sys.argv[1]), steps_per_file=1000000), [CsvSink()])
+from msprobe.monitor.writer import MonitorWriter
+writer = MonitorWriter(begun(Path(sys.argv[1]), steps_per_file=1000000), [CsvSink()])
 for step in range(int(sys.argv[3])):
     writer.put(gradients(step))
     if step == 200:

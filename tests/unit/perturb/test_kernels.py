@@ -8,14 +8,14 @@ import pytest
 import torch
 from row_by_row import for_each
 
-from msprobe.perturb.framework import Limits
+from msprobe.perturb.framework import ErrorLimits
 from msprobe.perturb.thresholds import MEAN_LIMIT, equal_ratio, floor_of
 from msprobe.perturb.torch import comparing, copies, kernels
 
 
-def limits(own: torch.dtype, other: torch.dtype, mode: str = "bit_noise") -> Limits:
+def limits(own: torch.dtype, other: torch.dtype, mode: str = "bit_noise") -> ErrorLimits:
     names = [str(one).removeprefix("torch.") for one in (own, other)]
-    return Limits(floor_of(names[1], False), equal_ratio(names[0], mode))
+    return ErrorLimits(floor_of(names[1], False), equal_ratio(names[0], mode))
 
 
 def compared(own: float | list[float], other: float | list[float], dtype=torch.float32, other_dtype=None):

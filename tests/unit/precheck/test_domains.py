@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msprobe.precheck.arguments import Argument, Plain, TensorInfo
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Plain
 from msprobe.precheck.domains import Domain, domain_of
 from msprobe.precheck.generate import generator_for, values_for
 from msprobe.precheck.requests import ApiCall, ApiName
 
-SCORES = TensorInfo("float32", (64, 10), -3.0, 3.0)
+SCORES = ArgumentTensor("float32", (64, 10), -3.0, 3.0)
 
 
 def call(name: str, *args: Argument, prefix: str = "Functional", **kwargs: Argument) -> ApiCall:
     return ApiCall(f"{prefix}.{name}.0", ApiName(prefix, name, "0"), args, kwargs, (), None)
 
 
-def made(one: ApiCall, path: str, info: TensorInfo) -> np.ndarray[Any, Any]:
+def made(one: ApiCall, path: str, info: ArgumentTensor) -> np.ndarray[Any, Any]:
     return values_for(info, generator_for(one.key, path, 1), domain_of(one, path, info))
 
 
-def labels(low: int, high: int, dtype: str = "int64") -> TensorInfo:
-    return TensorInfo(dtype, (64,), low, high)
+def labels(low: int, high: int, dtype: str = "int64") -> ArgumentTensor:
+    return ArgumentTensor(dtype, (64,), low, high)
 
 
 @pytest.mark.parametrize("api", ["cross_entropy", "nll_loss"])
@@ -57,15 +57,15 @@ def test_labels_that_are_all_ignored_stay_so() -> None:
 
 
 def test_class_probabilities_sum_to_one_along_the_classes() -> None:
-    info = TensorInfo("float32", (2, 5, 4), 0.0, 1.0, zeros=32)
-    values = made(call("cross_entropy", TensorInfo("float32", (2, 5, 4), -1.0, 1.0), info), "1", info)
+    info = ArgumentTensor("float32", (2, 5, 4), 0.0, 1.0, zeros=32)
+    values = made(call("cross_entropy", ArgumentTensor("float32", (2, 5, 4), -1.0, 1.0), info), "1", info)
     assert values.min() >= 0
     np.testing.assert_allclose(values.sum(1), 1)
 
 
 @pytest.mark.parametrize("api", ["binary_cross_entropy", "kl_div"])
 def test_a_target_whose_extremes_are_hidden_is_a_probability(api: str) -> None:
-    info = TensorInfo("float32", (100,), float("nan"), float("nan"), nan=2)
+    info = ArgumentTensor("float32", (100,), float("nan"), float("nan"), nan=2)
     values = made(call(api, info, info), "1", info)
     assert np.isnan(values).sum() == 2
     assert (np.nanmin(values), np.nanmax(values)) == (0, 1)
@@ -74,12 +74,12 @@ def test_a_target_whose_extremes_are_hidden_is_a_probability(api: str) -> None:
 @pytest.mark.parametrize(("low", "high"), [(-9.0, -1.0), (0.0, 3.0)])
 @pytest.mark.parametrize("api", ["kl_div", "cross_entropy"])
 def test_a_target_that_is_recorded_as_no_probability_keeps_its_range(api: str, low: float, high: float) -> None:
-    info = TensorInfo("float32", (20, 5), low, high)
+    info = ArgumentTensor("float32", (20, 5), low, high)
     values = made(call(api, info, info), "1", info)
     assert (values.min(), values.max()) == (low, high)
 
 
 @pytest.mark.parametrize(("api", "path"), [("add", "out"), ("sort", "out.1"), ("copy_", "0"), ("uniform_", "0")])
 def test_what_a_call_only_writes_needs_no_values(api: str, path: str) -> None:
-    assert domain_of(call(api), path, TensorInfo("float32", (3,))) == Domain("overwritten")
-    assert domain_of(call("add"), "0", TensorInfo("float32", (3,))) == Domain()
+    assert domain_of(call(api), path, ArgumentTensor("float32", (3,))) == Domain("overwritten")
+    assert domain_of(call("add"), "0", ArgumentTensor("float32", (3,))) == Domain()

@@ -13,7 +13,7 @@ from command_line import call
 from torch import nn
 
 from msprobe.messages import said
-from msprobe.precheck.arguments import Items, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import ArgumentTensor, Items, Plain, UnreadableArgumentError
 from msprobe.precheck.modules import RecordedPass, function_of, passes_of
 from msprobe.precheck.torch.functions import find_function
 
@@ -68,7 +68,7 @@ def test_a_pass_is_the_call_that_the_module_makes(module: nn.Module, given: list
     def info(tensor: Any) -> Any:
         if isinstance(tensor, tuple):
             return Items(tuple(map(info, tensor)))
-        found = TensorInfo(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        found = ArgumentTensor(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
         tensors[id(found)] = tensor
         return found
 

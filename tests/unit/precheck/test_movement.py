@@ -15,10 +15,10 @@ from msprobe.precheck.side.places import units_taken_over
 from msprobe.precheck.side.strict import judge_floats
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
-from msprobe.precheck.torch.reference import Movement, disturbed
+from msprobe.precheck.torch.reference import MeasuredMovement, disturbed
 
 
-def moved(function: Callable[..., Any], *args: Any) -> Movement:
+def moved(function: Callable[..., Any], *args: Any) -> MeasuredMovement:
     inputs = Inputs(list(args), {}, [torch.ones(4, 5, dtype=torch.float64)], ["0"])
     return disturbed(function, inputs, run_call(function, inputs, True), 2.0**-23, "Call.0", 1)
 

@@ -15,7 +15,7 @@ from coded_texts import mentions
 
 from msprobe.errors import InvalidInputError
 from msprobe.messages import code_of
-from msprobe.precheck.arguments import Argument, Plain, TensorInfo
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Plain
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.operators import read_operators
@@ -253,9 +253,9 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_recorded_gradients_are_judged_where_all_that_came_in_is_known(outputs: str, gradients: str, why: str) -> None:
     made: dict[str, Argument] = {
-        "f": TensorInfo("float32", (2,), file="a.pt"),
-        "s": TensorInfo("float32", (2,)),
-        "i": TensorInfo("int64", (2,), file="b.pt"),
+        "f": ArgumentTensor("float32", (2,), file="a.pt"),
+        "s": ArgumentTensor("float32", (2,)),
+        "i": ArgumentTensor("int64", (2,), file="b.pt"),
         "n": Plain("NoneType", None),
     }
     results, came = (tuple(made[letter] for letter in letters) for letters in (outputs, gradients))

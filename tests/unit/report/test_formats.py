@@ -96,7 +96,7 @@ def test_a_format_of_sheets_serves_all_forms_of_the_command(dumps: Path) -> None
         assert done.returncode == 0, done.stderr
         assert [path.suffix for path in folder.glob("compare_result_*")] == [".tabs"]
         refused = command_line.call(*words, "-o", folder, "--tabs", "--csv")
-        assert mentions(refused.stderr, "options-exclude", value="--csv and --tabs")
+        assert mentions(refused.stderr, "options-exclude", options="--csv and --tabs")
         refused = command_line.call(*words, "-o", folder, "--haiku")
         assert mentions(refused.stderr, "option-of-two-dumps", flag="--haiku")
         assert refused.returncode == 2

@@ -108,11 +108,11 @@ def test_another_shape_of_the_same_elements_is_no_warning(dumps: Path, tmp_path:
 def test_values_of_another_shape_are_measured(tmp_path: Path) -> None:
     import numpy as np
 
-    from msprobe.compare.values_of_pair import Measures
+    from msprobe.compare.values_of_pair import PairMeasures
 
     values = np.arange(6, dtype=np.float32)
-    assert Measures(views=True).of(values.reshape(2, 3), values).cosine == 1.0
-    assert Measures().of(values.reshape(2, 3), values).cosine == "shape unmatched"
+    assert PairMeasures(views=True).of(values.reshape(2, 3), values).cosine == 1.0
+    assert PairMeasures().of(values.reshape(2, 3), values).cosine == "shape unmatched"
 
 
 def test_the_known_form_pairs_so_too_unless_a_mapping_is_given(dumps: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from msprobe import log
 from msprobe.store import layout, row_format
 from msprobe.store.reader import open_dump
-from msprobe.store.rows import Rows, TensorRow
+from msprobe.store.rows import StoredRows, TensorRow
 from msprobe.store.writer import DumpWriter
 
 HEADER: dict[str, object] = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
@@ -156,7 +156,7 @@ def test_a_reader_goes_to_other_processes(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- strangers
 
 
-def dump_with(tmp_path: Path, data: bytes | None, *numbers: Any) -> Rows:
+def dump_with(tmp_path: Path, data: bytes | None, *numbers: Any) -> StoredRows:
     step = writer(tmp_path)
     step.put_call("Torch.add.0.forward", record(*numbers), None, False)
     step.publish(final=True)
@@ -286,7 +286,7 @@ def test_changed_files_of_rows_end_in_rows_or_none(tmp_path: Path, said: list[st
         for _ in range(generator.randint(1, 4)):
             data[generator.randrange(440)] = generator.randrange(256)
         path.write_bytes(data[: generator.choice((len(data), generator.randrange(len(data))))])
-        rows = Rows(path)
+        rows = StoredRows(path)
         for number in (0, 1, 5):
             found = rows.row(number)
             assert found is None or isinstance(found, TensorRow)

@@ -14,7 +14,7 @@ from coded_texts import raising
 
 from msprobe.environment.checkpoint.array_files import read_mindspore
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.protobuf import WireError, placed_fields
@@ -119,7 +119,7 @@ def test_both_readers_of_archives_take_and_refuse_the_same(tmp_path: Path, case:
 
 
 def _tensor(found: object) -> np.ndarray:
-    if not isinstance(found, Tensor):
+    if not isinstance(found, CheckpointTensor):
         raise InvalidInputError("it holds no tensor.")
     return found.read()
 

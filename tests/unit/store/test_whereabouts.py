@@ -118,7 +118,7 @@ def test_two_dumps_of_one_program_are_told_apart(runs: Path) -> None:
     (runs / "bad").rename(runs / "graph")
     with pytest.raises(PathError) as caught:
         open_dump("runs")
-    folders = {"inner": "runs/pynative", "inner2": "runs/graph"}
+    folders = {"step_by_step": "runs/pynative", "compiled": "runs/graph"}
     assert mentions(caught.value.message, "two-dumps-in-folder", **folders)
 
 

@@ -16,7 +16,7 @@ from msprobe.diagnose import compare_runs
 from msprobe.diagnose.origin.step_facts import StepFacts
 from msprobe.view.columns import OF_CANDIDATE, STATUSES, is_measured, rounded
 from msprobe.view.dumps import Dumps
-from msprobe.view.kept import Kept
+from msprobe.view.kept import KeptSteps
 from msprobe.view.opening import WantedComparison, open_source
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "mindspore_and_pytorch.tar.xz"
@@ -75,7 +75,7 @@ def run(folder: Path, *plans: Plan) -> Path:
 def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Opens runs for the page; what the comparison knew is kept for it, or not, as where it went on too far."""
     if request.param == "judged later":
-        monkeypatch.setattr(Kept, "__call__", lambda self, facts, notes: False)
+        monkeypatch.setattr(KeptSteps, "__call__", lambda self, facts, notes: False)
     sources = []
 
     def open_(*runs: Path, **flags: Any) -> Dumps:

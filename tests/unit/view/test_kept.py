@@ -12,7 +12,7 @@ from unit.view.pages import LARGER, opened, pair
 from msprobe.diagnose import one_step
 from msprobe.diagnose.runs import compare_runs
 from msprobe.view import dumps, opening
-from msprobe.view.kept import Kept
+from msprobe.view.kept import KeptSteps
 from msprobe.view.rows import TreeRow
 
 
@@ -43,11 +43,11 @@ def test_the_step_of_the_first_finding_is_not_judged_again(tmp_path: Path, monke
 
 def test_only_the_last_steps_are_kept(tmp_path: Path) -> None:
     runs = pair(tmp_path, Plan(steps=5), Plan(steps=5))
-    kept = Kept(10**6)
+    kept = KeptSteps(10**6)
     compare_runs(*runs, keep=kept)
-    assert [step for step, _ in kept._found] == [3, 4]
+    assert [step for step, _ in kept._kept] == [3, 4]
     kept.close()
-    few = Kept(1)
+    few = KeptSteps(1)
     compare_runs(*runs, keep=few)
     assert few.take((4, "rank")) is None
     assert few.layers((4, "rank")) == kept.layers((4, "rank"))
@@ -66,7 +66,7 @@ def test_what_nobody_keeps_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(one_step.Timeline, "close", noted)
     compare_runs(*runs, keep=lambda facts, notes: False)
     assert len(closed) == 2
-    kept = Kept(10**6)
+    kept = KeptSteps(10**6)
     compare_runs(*runs, keep=kept)
     assert len(closed) == 2
     kept.close()
@@ -81,7 +81,7 @@ def test_no_row_of_a_rank_waits_for_a_search_of_garbage(tmp_path: Path) -> None:
     before = sum(type(one) is TreeRow for one in gc.get_objects())
     gc.disable()
     try:
-        compare_runs(*runs, keep=Kept(1))
+        compare_runs(*runs, keep=KeptSteps(1))
         assert sum(type(one) is TreeRow for one in gc.get_objects()) == before
     finally:
         gc.enable()
@@ -89,7 +89,7 @@ def test_no_row_of_a_rank_waits_for_a_search_of_garbage(tmp_path: Path) -> None:
 
 def test_keeping_changes_no_verdict(tmp_path: Path) -> None:
     runs = pair(tmp_path)
-    assert compare_runs(*runs, keep=Kept(10**6)) == compare_runs(*runs)
+    assert compare_runs(*runs, keep=KeptSteps(10**6)) == compare_runs(*runs)
 
 
 def _ranks_of(count: int, folder: Path) -> tuple[Path, Path]:
@@ -136,7 +136,7 @@ def test_keeping_grows_with_the_ranks_and_no_faster(tmp_path: Path) -> None:
     (facts,) = found
 
     def keep(ranks: int) -> None:
-        kept = Kept(10**9)
+        kept = KeptSteps(10**9)
         for rank in range(ranks):
             facts.pairing.candidate.rank = rank
             kept(facts, ())

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from msprobe.view.remembered import Remembered
+from msprobe.view.remembered import RecentlyUsed
 
 
-def memory(most: int) -> tuple[Remembered[list[int]], list[list[int]]]:
+def memory(most: int) -> tuple[RecentlyUsed[list[int]], list[list[int]]]:
     closed: list[list[int]] = []
-    return Remembered(most, len, closed.append), closed
+    return RecentlyUsed(most, len, closed.append), closed
 
 
 def test_many_who_ask_at_once_wait_for_one_who_makes_it() -> None:

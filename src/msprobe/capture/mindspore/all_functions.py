@@ -51,14 +51,14 @@ def functions_of(holder: Any) -> Iterator[tuple[str, Any]]:
     is_class = isinstance(holder, type)
     place = getattr(holder, "__name__", "")
     for name in sorted(dir(holder)):
-        found = inspect.getattr_static(holder, name, None)
-        if isinstance(found, (staticmethod, classmethod, property, type)) or not _is_wanted(name, is_class):
+        attribute = inspect.getattr_static(holder, name, None)
+        if isinstance(attribute, (staticmethod, classmethod, property, type)) or not _is_wanted(name, is_class):
             continue
-        if isinstance(found, ops.Primitive):
+        if isinstance(attribute, ops.Primitive):
             if not is_class and _PRIMITIVES.fullmatch(name):
-                yield name, found
-        elif inspect.isroutine(found) and not _is_foreign(found, place):
-            yield name, found
+                yield name, attribute
+        elif inspect.isroutine(attribute) and not _is_foreign(attribute, place):
+            yield name, attribute
 
 
 def _is_wanted(name: str, is_class: bool) -> bool:

@@ -76,7 +76,7 @@ class ApiRecorder:
 
     def remove(self, holder: Any, name: str) -> bool:
         """Record it no more; False if it was not recorded."""
-        self.registered = [one for one in self.registered if one[0] is not holder or one[1] != name]
+        self.registered = [entry for entry in self.registered if entry[0] is not holder or entry[1] != name]
         return self.patches.remove(holder, name) or self.collectives.remove(holder, name)
 
     def _recorded_transparently(self, key: str, original: Callable[..., Any]) -> Callable[..., Any]:

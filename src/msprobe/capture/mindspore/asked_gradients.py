@@ -86,6 +86,6 @@ def _names(weights: Any) -> frozenset[str] | None:
     if weights is None:
         return frozenset()
     names: list[Any] = [
-        getattr(one, "name", None) for one in (weights if isinstance(weights, (tuple, list)) else [weights])
+        getattr(weight, "name", None) for weight in (weights if isinstance(weights, (tuple, list)) else [weights])
     ]
-    return frozenset(names) if all(isinstance(one, str) for one in names) else None
+    return frozenset(names) if all(isinstance(name, str) for name in names) else None

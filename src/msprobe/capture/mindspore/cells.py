@@ -59,8 +59,8 @@ def check_model(model: Any, names: Surface = MINDSPORE) -> None:
 
 def _check_cell(cell: Any, where: str, allowed: str, names: Surface) -> None:
     if not isinstance(cell, (nn.Cell, names.module_class)):
-        found = said("the-class", cell.__name__) if isinstance(cell, type) else type(cell).__name__
-        raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
+        kind = said("the-class", cell.__name__) if isinstance(cell, type) else type(cell).__name__
+        raise InvalidInputError(said("start-of-wrong-model", where, allowed, kind))
 
 
 class CellHooks:
@@ -92,7 +92,7 @@ class CellHooks:
                     self._watch_runs(type(cell))
 
     def _watch_runs(self, kind: type) -> None:
-        """Have the end of each run of cells of this class reported, where no hook says it."""
+        """Have the end of each run of cells of this class reported, where no hook reports it."""
         original = getattr(kind, "_run_construct", None)
         if original is None or kind in self._runs:
             return

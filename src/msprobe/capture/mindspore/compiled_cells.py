@@ -61,13 +61,13 @@ def _session_beside(main: Session) -> Session:
 class CompiledCells:
     """The second dump of a recording, and the cells that it is of.
 
-    ``of_cells``: the model has compiled cells; the first dump has a folder of its own, too. Otherwise a function under
-    ``jit`` was compiled while recording, which may call cells: the second dump is there when one reports itself.
+    ``watches_cells``: the model has compiled cells; the first dump has a folder of its own, too. Otherwise a function
+    under ``jit`` was compiled while recording, which may call cells: the second dump is there when one reports itself.
     """
 
-    def __init__(self, main: Session, statistics: ArrayStatistics, recorder: Pausable, of_cells: bool) -> None:
+    def __init__(self, main: Session, statistics: ArrayStatistics, recorder: Pausable, watches_cells: bool) -> None:
         """``main``: the session of the first dump."""
-        self.of_cells = of_cells
+        self.watches_cells = watches_cells
         self._handles: list[Any] = []
         self._names: list[str] = []
         # The parameters of cells that run inside of compiled ones.
@@ -97,8 +97,8 @@ class CompiledCells:
     def _begin(self, recorder: Pausable) -> None:
         self.session.at_step_end.append(self.graph.begin_step)
         self.graph.wake = self._wake
-        self.graph.reports_missing = self.of_cells
-        if not self.of_cells:
+        self.graph.reports_missing = self.watches_cells
+        if not self.watches_cells:
             return
         main, settings = self.main, self.main.settings
         main.settings = replace(main.settings, dump_path=os.path.join(settings.dump_path, layout.STEP_BY_STEP))
@@ -131,7 +131,7 @@ class CompiledCells:
     def record(self, rank: int | None) -> None:
         """The recorder records this step."""
         self._rank = rank
-        if self.of_cells or self.graph.has_reported:
+        if self.watches_cells or self.graph.has_reported:
             self._is_known = True
             self.graph.begin()
         self._watch_parameters()
@@ -144,7 +144,7 @@ class CompiledCells:
                     self.session.number_steps_from(self.main.step)
                     self.session.first_step = self.main.first_step
                 self.session.start(self._rank)
-                if not self.of_cells:
+                if not self.watches_cells:
                     log.once(
                         "compiled functions",
                         "info",
@@ -178,7 +178,7 @@ class CompiledCells:
     def stop(self) -> None:
         """Bring the files up to date."""
         self.session.guard(wait_for_all)
-        if self.of_cells and not self.graph.has_reported:
+        if self.watches_cells and not self.graph.has_reported:
             log.once(
                 "compiled before",
                 "warning",

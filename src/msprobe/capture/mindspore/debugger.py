@@ -69,11 +69,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
 
         def load() -> Settings:
-            found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
-            if found.lockstep is not None:
+            loaded = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            if loaded.lockstep is not None:
                 raise NotAvailableError(said("lockstep-for-mindspore"))
-            check_settings(found)
-            return found
+            check_settings(loaded)
+            return loaded
 
         try:
             settings = load()

@@ -10,14 +10,14 @@ _PLACES = ("mindspore.graph.api", "mindspore.common.api")
 
 def jit_executor_class() -> Any:
     """The class whose objects compile and run a function; None if this MindSpore has it elsewhere."""
-    found = _find("_JitExecutor")
-    return found if isinstance(found, type) else None
+    executor = _find("_JitExecutor")
+    return executor if isinstance(executor, type) else None
 
 
 def compiling_classes() -> list[type]:
     """The classes whose ``compile`` compiles functions and cells."""
-    found = (_find(name) for name in ("_JitExecutor", "_CellGraphExecutor"))
-    return [kind for kind in found if isinstance(kind, type)]
+    classes = (_find(name) for name in ("_JitExecutor", "_CellGraphExecutor"))
+    return [kind for kind in classes if isinstance(kind, type)]
 
 
 def pynative_executor() -> Any:

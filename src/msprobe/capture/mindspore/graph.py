@@ -79,12 +79,12 @@ class ResultNode(NamedTuple):
 
 def results_of(tensors: Sequence[PlacedTensor]) -> dict[int, ResultNode]:
     """The nodes of results, by their key."""
-    found: dict[int, ResultNode] = {}
+    results: dict[int, ResultNode] = {}
     for index, (_, tensor) in enumerate(tensors):
         node = _node_of(tensor)
         if node is not None:
-            found.setdefault(_identity(node), ResultNode(node, [])).slots.append((tensor._output_index, index))
-    return found
+            results.setdefault(_identity(node), ResultNode(node, [])).slots.append((tensor._output_index, index))
+    return results
 
 
 class Boundary(NamedTuple):
@@ -107,7 +107,7 @@ def find_boundary(results: dict[int, ResultNode], edges: Sequence[Edge], oldest:
     for index, edge in enumerate(edges):
         if edge.node is not None:
             arguments.setdefault(edge.key, index)
-    found: list[Boundary] = []
+    boundaries: list[Boundary] = []
     todo = [result.node for result in results.values() if _is_inner(result.node, oldest)]
     seen = {_identity(node) for node in todo}
     while todo:
@@ -127,8 +127,8 @@ def find_boundary(results: dict[int, ResultNode], edges: Sequence[Edge], oldest:
                 seen.add(key)
                 todo.append(target)
         if slots:
-            found.append(Boundary(node, slots, ends))
-    return found
+            boundaries.append(Boundary(node, slots, ends))
+    return boundaries
 
 
 def _is_inner(node: Node, oldest: int) -> bool:

@@ -270,22 +270,22 @@ class GraphCells:
             return
         with self._lock:
             entry = f"{cell.name}.{'backward' if is_gradient else 'forward'}.{number}"
-            found = self._passes.pop(entry, None)
-            if found is None:
-                found = CellPass(cell, arrival.call, entry, number, is_gradient, self.session.next_order())
+            cell_pass = self._passes.pop(entry, None)
+            if cell_pass is None:
+                cell_pass = CellPass(cell, arrival.call, entry, number, is_gradient, self.session.next_order())
             # Behind all that came before: an entry stands where it was completed.
-            self._passes[entry] = found
+            self._passes[entry] = cell_pass
         if side == WORD:
             word = cell.words[place]
             path = f"{entry}.output.kwargs.{word}" if is_gradient else f"{entry}.kwargs.{word}"
-            found.sides[WORD][place] = self._described(arrival, values, entry, path)
+            cell_pass.sides[WORD][place] = self._described(arrival, values, entry, path)
             return
         # The gradients of results go into the backward pass, those of arguments come out.
         into = (side == IN) != is_gradient
         # What comes out of a backward pass is named by its number among the tensors.
         named = cell.ordinal(arrival) if is_gradient and not into else ".".join(map(str, indexes(place)))
         path = f"{entry}.{'input' if into else 'output'}.{named}"
-        found.sides[IN if into else OUT][place] = self._described(arrival, values, entry, path)
+        cell_pass.sides[IN if into else OUT][place] = self._described(arrival, values, entry, path)
 
     def _take_parameter(self, arrival: ProbeNumber, values: Array) -> None:
         for cell, key in self._owners[arrival.owner]:
@@ -324,55 +324,55 @@ class GraphCells:
         with self._lock:
             passes, self._passes = self._passes, {}
         counts: dict[tuple[str, bool], int] = {}
-        for one in passes.values():
-            key = one.cell.path, one.is_backward
-            counts[key] = max(counts.get(key, 0), one.number + 1)
+        for cell_pass in passes.values():
+            key = cell_pass.cell.path, cell_pass.is_backward
+            counts[key] = max(counts.get(key, 0), cell_pass.number + 1)
         reported: set[int] = set()
-        for one in passes.values():
-            tree = self._backward(one) if one.is_backward else self._forward(one)
-            tree["msprobe"] = {"order": one.order}
-            self.session.put(one.entry, tree, None, self._parent(one, counts))
-            if id(one.cell) not in reported and not one.is_backward:
-                reported.add(id(one.cell))
-                self._put_gradients(one.cell)
+        for cell_pass in passes.values():
+            tree = self._backward(cell_pass) if cell_pass.is_backward else self._forward(cell_pass)
+            tree["msprobe"] = {"order": cell_pass.order}
+            self.session.put(cell_pass.entry, tree, None, self._parent(cell_pass, counts))
+            if id(cell_pass.cell) not in reported and not cell_pass.is_backward:
+                reported.add(id(cell_pass.cell))
+                self._put_gradients(cell_pass.cell)
         for cell in self._cells:
             if cell.has_new and id(cell) not in reported:
                 self._put_gradients(cell)
 
-    def _forward(self, one: CellPass) -> dict[str, Any]:
+    def _forward(self, cell_pass: CellPass) -> dict[str, Any]:
         settings = self.session.settings
-        given, got = in_order(one.sides[IN]), in_order(one.sides[OUT])
+        given, got = in_order(cell_pass.sides[IN]), in_order(cell_pass.sides[OUT])
         tree: dict[str, Any] = {}
         if settings.input:
-            tree.update(input_args=given, input_kwargs=self._by_word(one))
+            tree.update(input_args=given, input_kwargs=self._by_word(cell_pass))
         tree["is_recompute"] = False
         if settings.output:
             tree["output"] = got
         if settings.input:
             tree["parameters"] = {
-                key: self._kept(one, key, parameter) for key, parameter in one.cell.parameters.items()
+                key: self._kept(cell_pass, key, parameter) for key, parameter in cell_pass.cell.parameters.items()
             }
         return tree
 
-    def _kept(self, one: CellPass, key: str, parameter: ParameterValues) -> Any:
+    def _kept(self, cell_pass: CellPass, key: str, parameter: ParameterValues) -> Any:
         if parameter.values is None:
             return parameter.described
-        return self.keeper.keep(parameter.values, parameter.described, f"{one.entry}.parameters.{key}")
+        return self.keeper.keep(parameter.values, parameter.described, f"{cell_pass.entry}.parameters.{key}")
 
-    def _backward(self, one: CellPass) -> dict[str, Any]:
-        given, got, words = one.sides
-        inputs, results = (one.cell.places_of(one.call, side) for side in (IN, OUT))
+    def _backward(self, cell_pass: CellPass) -> dict[str, Any]:
+        given, got, words = cell_pass.sides
+        inputs, results = (cell_pass.cell.places_of(cell_pass.call, side) for side in (IN, OUT))
         # One for each tensor among the results and the arguments, with null where no gradient came.
         tree: dict[str, Any] = {
             "input": [given.get(place) for place in sorted(results, key=indexes)],
             "output": [got.get(place) for place in sorted(inputs, key=indexes)],
         }
         if words:
-            tree["kwargs_grads"] = self._by_word(one)
+            tree["kwargs_grads"] = self._by_word(cell_pass)
         return tree
 
-    def _by_word(self, one: CellPass) -> dict[str, Any]:
-        return {one.cell.words[place]: described for place, described in sorted(one.sides[WORD].items())}
+    def _by_word(self, cell_pass: CellPass) -> dict[str, Any]:
+        return {cell_pass.cell.words[place]: described for place, described in sorted(cell_pass.sides[WORD].items())}
 
     def _put_gradients(self, cell: WatchedCell) -> None:
         if cell.trained and self.session.settings.backward and (cell.gradients or self.reports_missing):
@@ -380,18 +380,22 @@ class GraphCells:
             self.session.put(f"{cell.name}.parameters_grad", tree)
         cell.has_new = False
 
-    def _parent(self, one: CellPass, counts: dict[tuple[str, bool], int]) -> str | None:
+    def _parent(self, cell_pass: CellPass, counts: dict[tuple[str, bool], int]) -> str | None:
         """The entry of the next cell around: of its passes the one in which this pass falls, if passes are even."""
         best: WatchedCell | None = None
         for cell in self._cells:
-            is_around = one.cell.path.startswith(cell.path + ".")
-            if is_around and (cell.path, one.is_backward) in counts and (not best or len(cell.path) > len(best.path)):
+            is_around = cell_pass.cell.path.startswith(cell.path + ".")
+            if (
+                is_around
+                and (cell.path, cell_pass.is_backward) in counts
+                and (not best or len(cell.path) > len(best.path))
+            ):
                 best = cell
         if best is None:
             return None
-        own, around = counts[one.cell.path, one.is_backward], counts[best.path, one.is_backward]
-        number = one.number * around // own
-        return f"{best.name}.{'backward' if one.is_backward else 'forward'}.{number}"
+        own, around = counts[cell_pass.cell.path, cell_pass.is_backward], counts[best.path, cell_pass.is_backward]
+        number = cell_pass.number * around // own
+        return f"{best.name}.{'backward' if cell_pass.is_backward else 'forward'}.{number}"
 
     def begin_step(self) -> None:
         """A new step: numbers begin at zero."""

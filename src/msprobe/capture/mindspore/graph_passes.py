@@ -68,7 +68,7 @@ class WatchedCell:
         A graph computes in any order what does not wait for each other: an argument may come before the pass before its
         own has begun. So the first argument says that a pass begins, or else the first result.
         """
-        begun = self._of_gradient(arrival, values) if arrival.is_gradient else self._of_tensor(arrival, values)
+        begun = self._place_gradient(arrival, values) if arrival.is_gradient else self._place_tensor(arrival, values)
         if begun is None:
             return None
         number = self.numbers.get(begun)
@@ -80,7 +80,7 @@ class WatchedCell:
             self.waiting.setdefault(begun, []).append((arrival, values.copy()))
         return number
 
-    def _of_tensor(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
+    def _place_tensor(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
         key = arrival.call, arrival.side, arrival.place
         times = self.visits.get(key, 0)
         if self._is_reported_again(arrival, values):
@@ -91,7 +91,7 @@ class WatchedCell:
         begun = self.tickets[arrival.ticket] = arrival.call, times
         return begun
 
-    def _of_gradient(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
+    def _place_gradient(self, arrival: ProbeNumber, values: Array) -> tuple[int, int] | None:
         begun = self.tickets.get(arrival.ticket)
         if begun is None:
             # Of a tensor that came while nothing was recorded.
@@ -104,13 +104,13 @@ class WatchedCell:
 
     def come_late(self, all_of_them: bool = False) -> list[tuple[ProbeNumber, Array, int]]:
         """What has waited for a pass to begin, with the number of that. ``all_of_them``: it will not come."""
-        found = []
+        late = []
         for begun in list(self.waiting):
             if all_of_them:
                 self.numbers.setdefault(begun, len(self.numbers))
             if begun in self.numbers:
-                found += [(arrival, values, self.numbers[begun]) for arrival, values in self.waiting.pop(begun)]
-        return found
+                late += [(arrival, values, self.numbers[begun]) for arrival, values in self.waiting.pop(begun)]
+        return late
 
     def number_of(self, word: str) -> int:
         """The number of a keyword."""

@@ -193,15 +193,15 @@ def _part(value: Any, cell: int, side: int, i: int) -> Any:
         return watched(value, cell, side, i)
     if not isinstance(value, (tuple, list)):
         return value
-    found = []
+    parts = []
     for j in range(len(value)):
         if j < MOST_TENSORS and isinstance(value[j], Tensor):
-            found.append(watched(value[j], cell, side, MOST_TENSORS * (j + 1) + i))
+            parts.append(watched(value[j], cell, side, MOST_TENSORS * (j + 1) + i))
         else:
-            found.append(value[j])
+            parts.append(value[j])
     if isinstance(value, list):
-        return found
-    return tuple(found)
+        return parts
+    return tuple(parts)
 
 
 @constexpr(check=False)  # type: ignore[untyped-decorator]
@@ -225,10 +225,10 @@ def _given_words(words: Any, number: int, call: int) -> Any:
     if tensors == 0 or tensors < len(words):
         # The compiler cannot put together a dict that has None in it.
         return words
-    found = {}
+    given_words = {}
     for key in words.keys():  # noqa: SIM118
-        found[key] = watched(words[key], call, 2, _word(number, key))
-    return found
+        given_words[key] = watched(words[key], call, 2, _word(number, key))
+    return given_words
 
 
 def _kind_of(inputs: Any) -> Any:
@@ -240,25 +240,25 @@ def _kind_of(inputs: Any) -> Any:
 
 
 def _given(inputs: Any, cell: int) -> Any:
-    found = []
+    watched_inputs = []
     for i in range(len(inputs)):
         if i < MOST_TENSORS:
-            found.append(_part(inputs[i], cell, 0, i))
+            watched_inputs.append(_part(inputs[i], cell, 0, i))
         else:
-            found.append(inputs[i])
-    return tuple(found)
+            watched_inputs.append(inputs[i])
+    return tuple(watched_inputs)
 
 
 def _got(output: Any, cell: int) -> Any:
     # A tuple is several results, anything else is one.
     if isinstance(output, tuple):
-        found = []
+        watched_outputs = []
         for i in range(len(output)):
             if i < MOST_TENSORS:
-                found.append(_part(output[i], cell, 1, i))
+                watched_outputs.append(_part(output[i], cell, 1, i))
             else:
-                found.append(output[i])
-        return tuple(found)
+                watched_outputs.append(output[i])
+        return tuple(watched_outputs)
     return _part(output, cell, 1, 0)
 
 

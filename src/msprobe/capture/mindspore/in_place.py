@@ -75,13 +75,14 @@ def _writers() -> Iterator[tuple[Any, str, bool]]:
             module = importlib.import_module(place)
         except ImportError:
             continue
-        for name, found in list(vars(module).items()):
-            if name.startswith("_") or not inspect.isfunction(found):
+        for name, function in list(vars(module).items()):
+            if name.startswith("_") or not inspect.isfunction(function):
                 continue
             if writes(name):
                 yield module, name, True
             elif (
-                "inplace" in found.__code__.co_varnames[: found.__code__.co_argcount + found.__code__.co_kwonlyargcount]
+                "inplace"
+                in function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
             ):
                 yield module, name, False
 

@@ -80,26 +80,28 @@ def summarise(folder: Path, kinds: Sequence[str] = USUAL_KINDS) -> None:
     # In the order of MindSpore's own columns; it has none for a hash on the CPU.
     chosen = [column for kind, column in _KINDS.items() if kind in kinds]
     for iteration in sorted(folder.glob(f"rank_*/{NET_NAME}/*/*")):
-        found = sorted(_dumped(iteration), key=lambda one: (one.time, one.op_name, one.side, int(one.slot)))
-        if not found:
+        dumped = sorted(
+            _dumped(iteration), key=lambda tensor: (tensor.time, tensor.op_name, tensor.side, int(tensor.slot))
+        )
+        if not dumped:
             continue
         file = iteration / STATISTIC_FILE
         lines = io.StringIO()
         writer = csv_cells.writer(lines, lineterminator="\n")
         if not file.exists():
             writer.writerow([*_HEAD, *(title for title, _ in chosen)])
-        for one in found:
+        for tensor in dumped:
             try:
-                array = np.load(one.path, allow_pickle=False)
+                array = np.load(tensor.path, allow_pickle=False)
             except (OSError, ValueError) as problem:
-                text = said("kernel-statistics-unreadable", one.path, problem)
+                text = said("kernel-statistics-unreadable", tensor.path, problem)
                 log.once(("kernel file", str(folder)), "warning", text)
                 continue
-            writer.writerow([*_head(one, array), *(_value(find, array) for _, find in chosen)])
+            writer.writerow([*_head(tensor, array), *(_value(find, array) for _, find in chosen)])
         earlier = file.read_bytes() if file.exists() else b""
         write_atomically(file, earlier + lines.getvalue().encode(), fsync=False)
-        for one in found:
-            one.path.unlink()
+        for tensor in dumped:
+            tensor.path.unlink()
 
 
 def _dumped(iteration: Path) -> Iterator[_Dumped]:
@@ -110,10 +112,19 @@ def _dumped(iteration: Path) -> Iterator[_Dumped]:
             yield _Dumped(path, op_type, op_name, task, stream, time, side, slot, dtype)
 
 
-def _head(one: _Dumped, array: Array) -> list[Any]:
+def _head(tensor: _Dumped, array: Array) -> list[Any]:
     shape = "(" + ",".join(map(str, array.shape)) + ")"
-    head = [one.op_type, one.op_name, one.task, one.stream, one.time, one.side, one.slot, array.nbytes]
-    return [*head, one.dtype.lower(), shape]
+    head = [
+        tensor.op_type,
+        tensor.op_name,
+        tensor.task,
+        tensor.stream,
+        tensor.time,
+        tensor.side,
+        tensor.slot,
+        array.nbytes,
+    ]
+    return [*head, tensor.dtype.lower(), shape]
 
 
 def _value(find: Callable[[Array], Any], array: Array) -> Any:

@@ -108,10 +108,10 @@ def aside() -> Iterator[None]:
 @contextlib.contextmanager
 def random_numbers_kept() -> Iterator[None]:
     """Puts all random generators back as they were."""
-    of_python, of_numpy, of_mindspore = random.getstate(), np.random.get_state(), mindspore.get_rng_state()
+    python_state, numpy_state, mindspore_state = random.getstate(), np.random.get_state(), mindspore.get_rng_state()
     try:
         yield
     finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        mindspore.set_rng_state(of_mindspore)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        mindspore.set_rng_state(mindspore_state)

@@ -23,21 +23,21 @@ Groups = list[tuple[list[int], dict[str, Any]]]
 def groups_of(optimizer: Any) -> Groups:
     """The places of parameters that have the same settings, with these."""
     groups = getattr(optimizer, "param_groups", None)
-    return _of_groups(groups) if groups else _of_attributes(optimizer)
+    return _settings_in_groups(groups) if groups else _settings_in_attributes(optimizer)
 
 
-def _of_groups(groups: Sequence[dict[str, Any]]) -> Groups:
-    found: Groups = []
+def _settings_in_groups(groups: Sequence[dict[str, Any]]) -> Groups:
+    own_groups: Groups = []
     first = 0
     for group in groups:
         count = len(group["params"])
         own = {str(key): value for key, value in group.items() if key != "params" and _is_setting(value)}
-        found.append((list(range(first, first + count)), own))
+        own_groups.append((list(range(first, first + count)), own))
         first += count
-    return found
+    return own_groups
 
 
-def _of_attributes(optimizer: Any) -> Groups:
+def _settings_in_attributes(optimizer: Any) -> Groups:
     shared = _given_to_constructor(optimizer)
     by_settings: dict[tuple[Any, ...], tuple[list[int], dict[str, Any]]] = {}
     for place in range(len(optimizer.parameters)):
@@ -52,7 +52,7 @@ def _of_attributes(optimizer: Any) -> Groups:
 
 def _given_to_constructor(optimizer: Any) -> dict[str, Any]:
     """Numbers and words among what the constructor takes, as the optimizer or its operator keeps them."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     given = _arguments_of(optimizer)
     operators = [value for value in _flat(vars(optimizer).values()) if isinstance(value, ops.Primitive)]
     for word, value in given.items():
@@ -60,10 +60,10 @@ def _given_to_constructor(optimizer: Any) -> dict[str, Any]:
             continue
         # What it goes by now, which the program may have changed, and else what it was given.
         kept = (getattr(optimizer, word, None), *(operator.attrs.get(word) for operator in operators), value)
-        value = next((one for one in kept if _is_setting(one)), None)
+        value = next((setting for setting in kept if _is_setting(setting)), None)
         if value is not None:
-            found[word] = value
-    return found
+            settings[word] = value
+    return settings
 
 
 def _arguments_of(optimizer: Any) -> dict[str, Any]:
@@ -108,40 +108,42 @@ def counters_of(optimizer: Any) -> dict[str, Any]:
     given = {*_arguments_of(optimizer), "learning_rate"}
     known = {id(value) for values in states_of(optimizer).values() for value in values.values()}
     known.update(map(id, optimizer.parameters))
-    found: dict[str, Any] = {}
+    counters: dict[str, Any] = {}
     for word, value in (getattr(optimizer, "_params", None) or {}).items():
         own = getattr(optimizer, word, None)
         if word not in given and id(value) not in known and isinstance(own, Parameter) and own.size == 1:
-            found[word] = own
-    return found
+            counters[word] = own
+    return counters
 
 
 def states_of(optimizer: Any) -> dict[str, dict[int, Any]]:
     """What it keeps for each parameter, by attribute and place of the parameter."""
     weights = list(optimizer.parameters)
     known = {id(weight) for weight in weights}
-    found: dict[str, dict[int, Any]] = {}
+    states: dict[str, dict[int, Any]] = {}
     for word, values in vars(optimizer).items():
         if word.startswith("_") or word in _RATES or not isinstance(values, (tuple, list)):
             continue
-        if len(values) == len(weights) and all(isinstance(one, Parameter) and id(one) not in known for one in values):
-            found[word] = dict(enumerate(values))
+        if len(values) == len(weights) and all(
+            isinstance(parameter, Parameter) and id(parameter) not in known for parameter in values
+        ):
+            states[word] = dict(enumerate(values))
     first = 0
     for group in getattr(optimizer, "param_groups", None) or ():
         for word, values in group.items():
             if word != "params" and isinstance(values, (tuple, list)):
                 for place, value in enumerate(values):
                     if isinstance(value, Parameter):
-                        found.setdefault(str(word), {})[first + place] = value
+                        states.setdefault(str(word), {})[first + place] = value
         first += len(group["params"])
-    return found
+    return states
 
 
 def _is_setting(value: Any) -> bool:
     if isinstance(value, Tensor):
         return bool(value.size == 1)
     if isinstance(value, (tuple, list)):
-        return bool(value) and all(isinstance(one, _PLAIN) for one in value)
+        return bool(value) and all(isinstance(item, _PLAIN) for item in value)
     return isinstance(value, _PLAIN)
 
 
@@ -153,4 +155,4 @@ def _at(values: Any, place: int) -> Any:
 
 
 def _flat(values: Any) -> list[Any]:
-    return [one for value in values for one in (value if isinstance(value, (tuple, list)) else (value,))]
+    return [item for value in values for item in (value if isinstance(value, (tuple, list)) else (value,))]

@@ -45,12 +45,12 @@ class _Step(NoticedStep):
     def parameters(self) -> Mapping[str, OptimizedParameter]:
         """See :class:`NoticedStep`."""
         states, gradients = states_of(self.optimizer), self._gradients
-        found: dict[str, OptimizedParameter] = {}
+        parameters: dict[str, OptimizedParameter] = {}
         for place, (name, parameter) in enumerate(self.named):
             moments = {word: values[place] for word, values in states.items() if place in values}
             gradient = gradients[place] if place < len(gradients) else None
-            found[name] = OptimizedParameter(parameter, gradient, moments)
-        return found
+            parameters[name] = OptimizedParameter(parameter, gradient, moments)
+        return parameters
 
     def groups(self) -> list[dict[str, Any]]:
         """See :class:`NoticedStep`."""
@@ -167,7 +167,7 @@ class OptimizerRecorder:
         """Name and parameter, in the optimizer's order: the path in the model, or else MindSpore's own name. No name
         comes twice.
         """
-        found: list[tuple[str, Any]] = []
+        names: list[tuple[str, Any]] = []
         used: set[str] = set()
         for place, parameter in enumerate(optimizer.parameters):
             known = self._known.get(id(parameter))
@@ -175,8 +175,8 @@ class OptimizerRecorder:
             if name in used:
                 name = f"p{place}"
             used.add(name)
-            found.append((name, parameter))
-        return found
+            names.append((name, parameter))
+        return names
 
 
 @functools.cache

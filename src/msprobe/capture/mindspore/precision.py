@@ -17,20 +17,20 @@ _VARIABLES = ("HCCL_DETERMINISTIC", "LCCL_DETERMINISTIC", "MS_ENABLE_ACLNN", "MS
 
 def settings_of_precision() -> dict[str, Any]:
     """What can be asked without a device being set up. A switch that the program has left alone is ``default``."""
-    found: dict[str, Any] = {"mindspore": mindspore.__version__}
+    settings: dict[str, Any] = {"mindspore": mindspore.__version__}
     for name in _CONTEXT:
         try:
-            found[f"mindspore.{name}"] = _plain(mindspore.get_context(name))
+            settings[f"mindspore.{name}"] = _plain(mindspore.get_context(name))
         except Exception:
             continue
-    found["device"] = str(found.pop("mindspore.device_target", "")).lower()
-    if found["device"] == "ascend":
-        _add_ascend(found)
-    found |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    return found
+    settings["device"] = str(settings.pop("mindspore.device_target", "")).lower()
+    if settings["device"] == "ascend":
+        _add_ascend(settings)
+    settings |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return settings
 
 
-def _add_ascend(found: dict[str, Any]) -> None:
+def _add_ascend(settings: dict[str, Any]) -> None:
     """The switches of its kernels, and the version of CANN."""
     try:
         kept = sys.modules[_ASCEND].AscendOpPrecisionConf.get_instance()
@@ -38,11 +38,11 @@ def _add_ascend(found: dict[str, Any]) -> None:
         kept = None
     for name in _OF_ASCEND if kept is not None else ():
         try:
-            found[f"mindspore.{name}"] = str(getattr(kept, name)()) or "default"
+            settings[f"mindspore.{name}"] = str(getattr(kept, name)()) or "default"
         except Exception:
             continue
     try:
-        found["device"] = str(mindspore.hal.get_device_name(0))
+        settings["device"] = str(mindspore.hal.get_device_name(0))
     except Exception:
         return
 

@@ -35,7 +35,10 @@ class PrimitiveRecorder:
         for cell in cells:
             for name, value in primitives_of(cell):
                 if id(value) not in self._keys:
-                    described = {word: self.units.describer.describe(one) for word, one in attributes_of(value).items()}
+                    described = {
+                        word: self.units.describer.describe(attribute)
+                        for word, attribute in attributes_of(value).items()
+                    }
                     self._keys[id(value)] = f"Primitive.{name}.{type(value).__name__}", value, described
 
     def attach(self) -> None:
@@ -66,14 +69,14 @@ class PrimitiveRecorder:
 
         @functools.wraps(original)
         def replacement(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-            found = keys.get(id(primitive))
-            if found is None:
+            key = keys.get(id(primitive))
+            if key is None:
                 return original(primitive, *args, **kwargs)
             if type(primitive).__name__ != BATCH_NORM:
-                return run_recorded(units, found[0], original, args, kwargs, (primitive,), attributes=found[2])
+                return run_recorded(units, key[0], original, args, kwargs, (primitive,), attributes=key[2])
             try:
                 final = functools.partial(self._note_results, primitive)
-                return run_recorded(units, found[0], original, args, kwargs, (primitive,), final, attributes=found[2])
+                return run_recorded(units, key[0], original, args, kwargs, (primitive,), final, attributes=key[2])
             finally:
                 self.tensors.results = {}
 
@@ -94,8 +97,8 @@ def attributes_of(primitive: Any) -> dict[str, Any]:
     attributes, kept = getattr(primitive, "init_attrs", None), getattr(primitive, "attrs", None)
     if not isinstance(attributes, dict):
         return {}
-    found = {**attributes, **{word: value for word, value in (kept or {}).items() if word in attributes}}
-    return {word: value for word, value in found.items() if word not in _NOT_RECORDED and _is_plain_value(value)}
+    known = {**attributes, **{word: value for word, value in (kept or {}).items() if word in attributes}}
+    return {word: value for word, value in known.items() if word not in _NOT_RECORDED and _is_plain_value(value)}
 
 
 def _is_plain_value(value: Any) -> bool:
@@ -106,8 +109,8 @@ def _is_plain_value(value: Any) -> bool:
 def primitives_of(cell: nn.Cell) -> Iterable[tuple[str, Any]]:
     """The primitives among a cell's attributes, by attribute."""
     held = getattr(cell, "_primitives", None)
-    found = dict(held) if held else {}
+    primitives = dict(held) if held else {}
     for name, value in vars(cell).items():
         if isinstance(value, ops.Primitive):
-            found.setdefault(name, value)
-    return [(name, value) for name, value in found.items() if isinstance(value, ops.Primitive)]
+            primitives.setdefault(name, value)
+    return [(name, value) for name, value in primitives.items() if isinstance(value, ops.Primitive)]

@@ -210,7 +210,7 @@ class MindSporeRecorder:
             )
             return
         if inside and self.compiled is None:
-            self.compiled = CompiledCells(self.session, self.statistics, self, of_cells=True)
+            self.compiled = CompiledCells(self.session, self.statistics, self, watches_cells=True)
         if self.compiled is not None:
             self.compiled.start(inside)
         self._compiled_cells = {id(cell) for _, cell in inside}
@@ -304,7 +304,7 @@ class MindSporeRecorder:
         elif self.bus.active:
             guard(self.cells.watch, self._named, self._target_of_cell)
         if is_dumped and self._watches_cells:
-            guard(self.facts.watch, [one for one in self._named if id(one[1]) not in self._compiled_cells])
+            guard(self.facts.watch, [pair for pair in self._named if id(pair[1]) not in self._compiled_cells])
         if self._watches_collectives:
             guard(self.apis.attach, self._watches_calls)
         if self._watches_calls:
@@ -351,7 +351,7 @@ class MindSporeRecorder:
 
         named = self._named if self._watches_cells and self.session.recording else ()
         if self.compiled is None and named and CompiledCells.is_for(self.settings.task) and calls_python():
-            self.compiled = CompiledCells(self.session, self.statistics, self, of_cells=False)
+            self.compiled = CompiledCells(self.session, self.statistics, self, watches_cells=False)
             self.compiled.record(self.session.rank())
         if self.compiled is not None:
             self.compiled.pause(named, owner)

@@ -39,10 +39,10 @@ class RelayedGradients(GraphGradients):
 
     def described(self, gradient: Any, path: str, entry: str) -> None:
         """Report a gradient in the place of its description."""
-        found = self._open_backward.get(entry)
-        if found is None:
+        passes = self._open_backward.get(entry)
+        if passes is None:
             return
-        relayed, places = found
+        relayed, places = passes
         kind, _, place = path.removeprefix(f"{entry}.").partition(".")
         if kind == "input":
             event = relayed.gradient("result", f"output.{place}", gradient)

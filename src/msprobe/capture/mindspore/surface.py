@@ -52,18 +52,18 @@ class Surface:
         there = [(group, holder, prefix) for group, holder, prefix in holders if holder is not None]
         for group, holder, prefix in there:
             for name in groups.get(group, ()):
-                found = getattr(holder, name, None)
-                if not callable(found) or isinstance(found, type) or f"{group}.{name}" in self.without:
+                function = getattr(holder, name, None)
+                if not callable(function) or isinstance(function, type) or f"{group}.{name}" in self.without:
                     continue
                 if (id(holder), name) not in seen:
                     seen.add((id(holder), name))
                     key = f"{prefix}.{name.rpartition('.')[2]}"
-                    keys.setdefault(id(inspect.getattr_static(holder, name, found)), key)
+                    keys.setdefault(id(inspect.getattr_static(holder, name, function)), key)
                     yield holder, name, key
         for _, holder, prefix in there if everything else ():
-            for name, found in functions_of(holder):
+            for name, function in functions_of(holder):
                 if (id(holder), name) not in seen:
-                    yield holder, name, keys.setdefault(id(found), f"{prefix}.{name}")
+                    yield holder, name, keys.setdefault(id(function), f"{prefix}.{name}")
 
     def apis_beside(self) -> Iterator[tuple[Any, str, str]]:
         """The same for what is recorded beside the shipped list: what marks where values and gradients end. Calls of
@@ -84,8 +84,8 @@ class Surface:
     def modules_of(self, root: Any) -> Iterable[tuple[str, Any]]:
         """The path and object of each module of a model, the root first, with an empty path."""
         walk = root.cells_and_names if isinstance(root, nn.Cell) else root.named_modules
-        found: Iterable[tuple[str, Any]] = walk()
-        return found
+        modules: Iterable[tuple[str, Any]] = walk()
+        return modules
 
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """A module's own parameters, by attribute; one that has two names counts under the first."""

@@ -116,10 +116,10 @@ def copy_of(tensor: Any) -> Any:
         return _times(tensor, 1)
 
 
-def sum_of(one: Any, other: Any) -> Any:
+def sum_of(first: Any, other: Any) -> Any:
     """Two shares of a gradient added up, as MindSpore itself adds them, and outside the graph."""
     with mindspore._no_grad():
-        return _plus(one, other)
+        return _plus(first, other)
 
 
 class _Head(NamedTuple):
@@ -281,7 +281,7 @@ def plain_types() -> dict[type, Any]:
         "tensor_type",
         "type_none",
     )
-    found = (getattr(mindspore, name, None) for name in (*names, "int32", "int64", "float64"))
-    kinds: dict[type, Any] = {type(value): dtype for value in found if value is not None}
+    dtypes = (getattr(mindspore, name, None) for name in (*names, "int32", "int64", "float64"))
+    kinds: dict[type, Any] = {type(value): dtype for value in dtypes if value is not None}
     kinds.pop(type, None)
     return kinds

@@ -31,14 +31,14 @@ class Parameters(NamedTuple):
 def parameters_of(function: Any) -> Parameters | None:
     """The parameters of a function; None if it takes ``*args`` or ``**kwargs``, or cannot be asked."""
     try:
-        found = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
     loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if any(p.kind in loose for p in found.values()):
+    if any(p.kind in loose for p in parameters.values()):
         return None
-    defaults = {name: p.default for name, p in found.items() if p.default is not inspect.Parameter.empty}
-    return Parameters(tuple(found), defaults)
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
+    return Parameters(tuple(parameters), defaults)
 
 
 def as_given(
@@ -56,7 +56,7 @@ def as_given(
         return args, kwargs
     parameters = parameters_of(function)
     if parameters is None:
-        return _of_loose(frame) or (args, kwargs)
+        return _loose_arguments(frame) or (args, kwargs)
     caller = frame.f_back
     form = form_of_call(caller.f_code, caller.f_lasti) if caller is not None else None
     if form is None:
@@ -76,7 +76,7 @@ def as_given(
     return [values[name] for name in first], {word: values[word] for word in form.keywords}
 
 
-def _of_loose(frame: types.FrameType) -> tuple[Sequence[Any], dict[str, Any]] | None:
+def _loose_arguments(frame: types.FrameType) -> tuple[Sequence[Any], dict[str, Any]] | None:
     """The arguments of a running function ``f(*args, **kwargs)`` that hands them on untouched."""
     code = frame.f_code
     if code.co_flags & _LOOSE != _LOOSE or code.co_argcount or code.co_kwonlyargcount:

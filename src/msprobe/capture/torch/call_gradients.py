@@ -16,7 +16,7 @@ from msprobe.capture.backward_records import merged_arguments, put_backward
 from msprobe.capture.torch import private
 from msprobe.capture.torch.gradients import (
     ArgumentEdge,
-    Gathering,
+    GradientGathering,
     NodeHooks,
     collect_tensors,
     find_boundary,
@@ -82,9 +82,9 @@ class CallGradients:
                 return
             node = result.grad_fn
         else:
-            found: list[tuple[str, Any]] = []
-            collect_tensors(result, "", found)
-            for _, tensor in found:
+            tensors: list[tuple[str, Any]] = []
+            collect_tensors(result, "", tensors)
+            for _, tensor in tensors:
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     if node is None:
                         node = tensor.grad_fn
@@ -342,4 +342,4 @@ class _Watch:
         self.tree: dict[str, Any] | None = None
         self.extra: list[Any] = []
         self.order = 0
-        self.gathering: Gathering | None = Gathering(self.shares)
+        self.gathering: GradientGathering | None = GradientGathering(self.shares)

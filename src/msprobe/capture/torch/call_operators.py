@@ -22,7 +22,7 @@ _OPERATORS = ("Aten.", "Ops.")
 
 def named_calls(items: Sequence[str]) -> frozenset[str]:
     """The full names of calls in ``list``; names of operators are none."""
-    return frozenset(one for one in items if entry_kind(one) == "api" and not one.startswith(_OPERATORS))
+    return frozenset(item for item in items if entry_kind(item) == "api" and not item.startswith(_OPERATORS))
 
 
 class CallOperators:

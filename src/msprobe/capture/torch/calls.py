@@ -89,12 +89,12 @@ class TensorWriter(Writer):
 
     def tensors_in(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
         """The tensors among the arguments, nested ones too, each with its index path."""
-        found: list[tuple[str, Any]] = []
+        tensors: list[tuple[str, Any]] = []
         for i, value in enumerate(args):
-            collect_tensors(value, f"input.{i}", found, 0)
+            collect_tensors(value, f"input.{i}", tensors, 0)
         for word, value in kwargs.items():
-            collect_tensors(value, f"kwargs.{word}", found, 0)
-        return found
+            collect_tensors(value, f"kwargs.{word}", tensors, 0)
+        return tensors
 
 
 class CallRecorder(TensorWriter, CallWriter):
@@ -228,7 +228,7 @@ class CallRecorder(TensorWriter, CallWriter):
         """Note it where an argument that was not written to is among the results."""
         if tensor._version != version:
             return
-        places = [place for place, one in enumerate(results) if one is tensor]
+        places = [place for place, result in enumerate(results) if result is tensor]
         if places:
             paths = [path for path, given in self.tensors_in(unit.args, unit.kwargs) if given is tensor]
             unit.handed |= {path: f"output.{place}" for path, place in zip(paths, places, strict=False)}
@@ -253,9 +253,9 @@ class CallRecorder(TensorWriter, CallWriter):
         self.gradients.watch(unit, result)
 
     def _nested(self, value: Any, path: str, versions: list[tuple[Any, int]], edges: list[ArgumentEdge] | None) -> None:
-        found: list[tuple[str, Any]] = []
-        collect_tensors(value, path, found, 0)
-        for where, tensor in found:
+        tensors: list[tuple[str, Any]] = []
+        collect_tensors(value, path, tensors, 0)
+        for where, tensor in tensors:
             if tensor.is_inference():
                 continue
             versions.append((tensor, tensor._version))

@@ -112,14 +112,14 @@ class CapturedGraphs:
         if self._functions is None:
             self._functions = FunctionCalls()
             kind = getattr(getattr(torch, self._device, None), f"{self._device.upper()}Graph", None)
-            ways: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any, BaseException | None], None]]] = {
+            hooks: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any, BaseException | None], None]]] = {
                 "replay": (self._before_replay, self._after_replay)
             }
             if self._records:
-                ways["capture_begin"] = self._before_capture, self._after_beginning
-                ways["capture_end"] = self._before_end, self._after_end
-                ways["reset"] = self._before_reset, _nothing
-            for name, (before, after) in ways.items():
+                hooks["capture_begin"] = self._before_capture, self._after_beginning
+                hooks["capture_end"] = self._before_end, self._after_end
+                hooks["reset"] = self._before_reset, _nothing
+            for name, (before, after) in hooks.items():
                 self._functions.add_around(getattr(kind, name, None), _around(before, after))
         self._functions.attach()
 

@@ -154,8 +154,8 @@ def attach_in_child(words: list[str], module: str, name: str) -> None:
         # What was sent here has been read by now: a rank has imported torch for it.
         if "torch" not in sys.modules:
             return None
-        found: Callable[[int], None] | None = getattr(importlib.import_module(module), name)(given)
-        return found
+        follower: Callable[[int], None] | None = getattr(importlib.import_module(module), name)(given)
+        return follower
 
     follow.__module__, follow.__qualname__ = module, name
     ChildProcesses(words, follow).attach()

@@ -228,8 +228,8 @@ class CollectiveRecorder:
         begun = self.targets.collectives.begin_collective(collective.key, args, kwargs, FRAMES_OF_ENTRANCE + 3)
         if begun is None:
             return None
-        found = self.groups.find(group)
-        return _Issued(begun, args, kwargs, written, {} if found is None else {"process_group": found.text})
+        group_text = self.groups.find(group)
+        return _Issued(begun, args, kwargs, written, {} if group_text is None else {"process_group": group_text.text})
 
     def _end(self, collective: Collective, issued: _Issued, result: Any) -> None:
         self._forget(issued)
@@ -274,24 +274,24 @@ class CollectiveRecorder:
     def _await(self, issued: Sequence[_Issued], handles: Sequence[Any]) -> None:
         """The results come when all ``handles`` are done."""
         generation = self.session.generation
-        for one in issued:
-            one.facts["async"] = True
-            one.facts["completed"] = False
-            self._put(one, completed=False)
+        for call in issued:
+            call.facts["async"] = True
+            call.facts["completed"] = False
+            self._put(call, completed=False)
 
         def finish(waited: bool) -> None:
             if generation != self.session.generation:
                 return
             with _without_functions(), torch.no_grad():
-                for one in issued:
-                    self._forget(one)
-                    one.facts["completed"] = True
+                for call in issued:
+                    self._forget(call)
+                    call.facts["completed"] = True
                     if not waited:
                         # The buffers were filled, but the program had not asked whether they were.
-                        one.facts["waited"] = False
-                    self._put(one, completed=True)
+                        call.facts["waited"] = False
+                    self._put(call, completed=True)
 
-        buffers = [tensor for one in issued for tensor in one.written]
+        buffers = [tensor for call in issued for tensor in call.written]
         self.work.watch(Unfinished(finish, buffers), handles)
 
     # ------------------------------------------------------------ coalescing
@@ -375,9 +375,9 @@ def _functions_named(name: str) -> list[types.FunctionType]:
     """
     if not torch.distributed.is_available():
         return []
-    found: list[types.FunctionType] = []
+    functions: list[types.FunctionType] = []
     for space in (torch.distributed, torch.distributed.distributed_c10d):
         function = getattr(space, name, None)
-        if isinstance(function, types.FunctionType) and function not in found:
-            found.append(function)
-    return found
+        if isinstance(function, types.FunctionType) and function not in functions:
+            functions.append(function)
+    return functions

@@ -45,16 +45,16 @@ class Groups:
                 return None
             group = distributed.group.WORLD
         try:
-            found = self._known.get(group)
+            group_text = self._known.get(group)
         except TypeError:  # no process group: what the user passed is for torch to refuse
             return None
-        if found is None:
+        if group_text is None:
             ranks = values.group_ranks(group)
             if not ranks:
                 return None
-            found = GroupText(native.in_one_line(values.process_group(group)), values.group_id(ranks))
-            self._known[group] = found
-        return found
+            group_text = GroupText(native.in_one_line(values.process_group(group)), values.group_id(ranks))
+            self._known[group] = group_text
+        return group_text
 
 
 def add_types(describer: Describer, groups: Groups) -> None:
@@ -67,8 +67,8 @@ def add_types(describer: Describer, groups: Groups) -> None:
         types[reduce_op.RedOpType] = _reduce_op
 
         def process_group(value: Any) -> Tree:
-            found = groups.find(value)
-            return found.text if found is not None else values.process_group(value)
+            group_text = groups.find(value)
+            return group_text.text if group_text is not None else values.process_group(value)
 
         for kind in _with_subclasses(distributed.ProcessGroup):
             types[kind] = process_group
@@ -85,10 +85,10 @@ def _text(value: Text) -> Tree:
 
 
 def _with_subclasses(kind: Any) -> list[Any]:
-    found = [kind]
+    kinds = [kind]
     for child in kind.__subclasses__():
-        found += _with_subclasses(child)
-    return found
+        kinds += _with_subclasses(child)
+    return kinds
 
 
 def _reduce_op(value: Any) -> Tree:

@@ -102,9 +102,9 @@ class WorkWatch:
         @guarded
         def lost(_: Any) -> None:
             self._by_handle.pop(identity, None)
-            found = weak()
-            if found is not None:
-                self._lost(found, identity)
+            work = weak()
+            if work is not None:
+                self._lost(work, identity)
 
         unfinished.handles[identity] = (weakref.ref(handle, lost), part)
         self._by_handle.setdefault(identity, {})[unfinished] = part

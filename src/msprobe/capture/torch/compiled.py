@@ -138,8 +138,8 @@ class CompiledRegions:
                 sys.meta_path.remove(watch)
         self.modules.detach()
         patches, self._patches = self._patches, []
-        for one in reversed(patches):
-            one.detach()
+        for patch in reversed(patches):
+            patch.detach()
         stance, self._stance = self._stance, None
         if stance is not None:
             self.session.guard(private.run_as_before, stance)

@@ -141,9 +141,9 @@ class CompiledModules:
         replaced = list(self._replaced)
         self._replaced.clear()
         for module in replaced:
-            found = module.__dict__.get("_compiled_call_impl")
-            if type(found) is _InPlace and found.modules is self:
-                module.__dict__["_compiled_call_impl"] = found.compiled
+            call_impl = module.__dict__.get("_compiled_call_impl")
+            if type(call_impl) is _InPlace and call_impl.modules is self:
+                module.__dict__["_compiled_call_impl"] = call_impl.compiled
 
     # ------------------------------------------------------------ one pass
 

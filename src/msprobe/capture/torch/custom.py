@@ -46,9 +46,9 @@ def restore(recorder: TorchRecorder, module: Any, api: Any) -> None:
     """Undo :func:`register`; a function that was not registered is left alone, with a warning."""
     check_api(module, api, None)
     part = _part_of(recorder)
-    found = part.registered.pop((id(module), api), None)
-    if found is not None:
-        found.patches.detach()
+    registered = part.registered.pop((id(module), api), None)
+    if registered is not None:
+        registered.patches.detach()
     elif recorder.level in ("L1", "mix"):
         log.warning(said("custom-api-not-registered", getattr(module, "__name__", module), api))
 

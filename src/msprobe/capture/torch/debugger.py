@@ -84,11 +84,11 @@ class PrecisionDebugger(Debugger, one_per_process=True):
             return
 
         def load() -> Settings:
-            found = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
-            if found.lockstep is not None:
-                found = importlib.import_module(self._lockstep_module).prepared(found)
-            check_settings(found)
-            return found
+            loaded = load_settings(config_path, task=task, dump_path=dump_path, level=level, step=step, **overrides)
+            if loaded.lockstep is not None:
+                loaded = importlib.import_module(self._lockstep_module).prepared(loaded)
+            check_settings(loaded)
+            return loaded
 
         try:
             if model is not None:

@@ -214,7 +214,7 @@ class Chunk:
         """Start to copy everything to the host. Never raises: what fails shows in :meth:`receive`."""
         self._arenas.clear()
         try:
-            results = {id(found): torch.stack(found) for found in self._on_host()}
+            results = {id(batch): torch.stack(batch) for batch in self._on_host()}
             self._sent.update(results)
             for device in self._streams:
                 self._send_from(device, sides)
@@ -254,8 +254,8 @@ class Chunk:
         stream = self.note_stream(device)
         with_streams = has_streams(device)
         self._asks |= not with_streams
-        for key, found in results.items():
-            self._send_one(key, found if with_streams else found.clone(), with_streams)
+        for key, result in results.items():
+            self._send_one(key, result if with_streams else result.clone(), with_streams)
         if not with_streams:
             return [block.clone() for block in blocks], None, None
         hosts = []
@@ -268,12 +268,12 @@ class Chunk:
         self._events.append(event)
         return hosts, stream, event
 
-    def _send_one(self, key: int, found: torch.Tensor, with_streams: bool) -> None:
+    def _send_one(self, key: int, tensor: torch.Tensor, with_streams: bool) -> None:
         if with_streams:
-            host = host_memory(found.shape, found.dtype, found.device)
-            host.copy_(found, non_blocking=True)
-            found = host
-        self._sent[key] = found
+            host = host_memory(tensor.shape, tensor.dtype, tensor.device)
+            host.copy_(tensor, non_blocking=True)
+            tensor = host
+        self._sent[key] = tensor
 
     def is_here(self) -> bool:
         """Whether :meth:`receive` does not wait; unknown, so False, while the program captures a graph: to ask for an
@@ -302,8 +302,8 @@ class Chunk:
                 if not event.query():
                     event.synchronize()
             here = {key: results.cpu().tolist() for key, results in self._sent.items()}
-            for one in self.waiting:
-                one.receive(here)
+            for elements in self.waiting:
+                elements.receive(here)
         finally:
             self.waiting, self.source, self.bytes = [], None, 0
             self._results, self._tables, self._sent, self._streams, self._events = {}, {}, {}, {}, []

@@ -58,36 +58,36 @@ class Cell(enum.IntEnum):
     BLOCK = 19
 
 
-def numbers_of(found: Sequence[float], count: int) -> dict[str, Any]:
+def numbers_of(numbers: Sequence[float], count: int) -> dict[str, Any]:
     """The numbers of :data:`msprobe.statistics_table.NUMBERS` of a tensor with dimensions and ``count`` elements, mean
     and norm not rounded to its type yet.
     """
-    squares = found[Cell.SQUARES]
+    squares = numbers[Cell.SQUARES]
     return {
         "count": count,
         "single": False,
-        "max": found[Cell.MAX],
-        "min": found[Cell.MIN],
-        "mean": found[Cell.SUM] / count,
+        "max": numbers[Cell.MAX],
+        "min": numbers[Cell.MIN],
+        "mean": numbers[Cell.SUM] / count,
         "norm": math.sqrt(squares) if squares >= 0 else _NAN,
-        "nan": int(found[Cell.NAN]),
-        "inf": int(found[Cell.INF]),
-        "zero": int(found[Cell.ZERO]),
+        "nan": int(numbers[Cell.NAN]),
+        "inf": int(numbers[Cell.INF]),
+        "zero": int(numbers[Cell.ZERO]),
     }
 
 
-def row_of(found: Sequence[float]) -> bytes:
+def row_of(numbers: Sequence[float]) -> bytes:
     """The row of a tensor."""
-    squares = found[Cell.BLOCK : Cell.BLOCK + BLOCKS]
-    extremes = found[Cell.KEPT_MAX], found[Cell.KEPT_MIN]
+    squares = numbers[Cell.BLOCK : Cell.BLOCK + BLOCKS]
+    extremes = numbers[Cell.KEPT_MAX], numbers[Cell.KEPT_MIN]
     return pack(
-        found[Cell.KEPT_SUM],
+        numbers[Cell.KEPT_SUM],
         sum(squares),
-        found[Cell.SIGNED : Cell.SIGNED + row_signs.SUMS],
-        [math.sqrt(one) for one in squares],
+        numbers[Cell.SIGNED : Cell.SIGNED + row_signs.SUMS],
+        [math.sqrt(square) for square in squares],
         extremes if extremes[0] >= extremes[1] else (_NAN, _NAN),
-        int(found[Cell.ZERO]),
-        int(found[Cell.LEFT_OUT]),
+        int(numbers[Cell.ZERO]),
+        int(numbers[Cell.LEFT_OUT]),
     )
 
 
@@ -123,8 +123,8 @@ class Signs:
         if is_capturing(device):
             return _words_on(device, first, words)
         width = 1 << max((first + words - 1).bit_length(), 12)
-        found = self._tables.of(device, "words", width, lambda: torch.from_numpy(_words(width)))
-        part = found[:, first : first + words]
+        table = self._tables.of(device, "words", width, lambda: torch.from_numpy(_words(width)))
+        part = table[:, first : first + words]
         return part[0], part[1]
 
     def constants(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -218,42 +218,42 @@ def _launch_part(part: torch.Tensor, signs: Signs, keep: Keep, block: int, word:
         places["products"] = keep(both @ signs.matrix(device, width).T)
     else:
         places["sums"] = keep(both.sum(dim=1))
-        hashes, of_words = signs.words(device, word, width // row_signs.WORD)
+        hashes, word_signs = signs.words(device, word, width // row_signs.WORD)
         kept = both[1].view(-1, row_signs.WORD)
         signed = torch.where((hashes[:, None] & bits) == 0, kept, -kept)
-        places["lanes"] = keep((of_words == shifts).to(signed.dtype) @ signed)
+        places["lanes"] = keep((word_signs == shifts).to(signed.dtype) @ signed)
     return Elements(block, count, width - count, places)
 
 
 def gather(parts: Sequence[Elements], here: dict[int, list[Any]]) -> list[float]:
     """The numbers of a tensor, of results that are on the host: those of each list by its id."""
-    found = [0.0] * NUMBERS
-    found[Cell.MAX], found[Cell.MIN] = -math.inf, math.inf
+    numbers = [0.0] * NUMBERS
+    numbers[Cell.MAX], numbers[Cell.MIN] = -math.inf, math.inf
     lanes: Floats = np.zeros(row_signs.LANES)
     for part in parts:
         got = {name: here[id(results)][place] for name, (results, place) in part.places.items()}
         least, greatest = got["least"], got["greatest"]
-        found[Cell.MAX] = max(found[Cell.MAX], greatest)
-        found[Cell.MIN] = min(found[Cell.MIN], least)
+        numbers[Cell.MAX] = max(numbers[Cell.MAX], greatest)
+        numbers[Cell.MIN] = min(numbers[Cell.MIN], least)
         zero, kept, finite, known = (number - part.padded for number in got["below"])
-        found[Cell.ZERO] += zero
-        found[Cell.LEFT_OUT] += part.elements - kept
-        found[Cell.INF] += known - finite
-        found[Cell.NAN] += part.elements - known
-        every, of_kept = got["norms"]
-        found[Cell.SQUARES] += sum(norm * norm for norm in every)
-        for number, norm in enumerate(of_kept, max(part.block, 0)):
-            found[Cell.BLOCK + number] += norm * norm
+        numbers[Cell.ZERO] += zero
+        numbers[Cell.LEFT_OUT] += part.elements - kept
+        numbers[Cell.INF] += known - finite
+        numbers[Cell.NAN] += part.elements - known
+        every, kept_norms = got["norms"]
+        numbers[Cell.SQUARES] += sum(norm * norm for norm in every)
+        for number, norm in enumerate(kept_norms, max(part.block, 0)):
+            numbers[Cell.BLOCK + number] += norm * norm
         sums = got["sums"] if "sums" in got else [products[-1] for products in got["products"]]
-        found[Cell.SUM] += sums[0]
-        found[Cell.KEPT_SUM] += sums[1]
+        numbers[Cell.SUM] += sums[0]
+        numbers[Cell.KEPT_SUM] += sums[1]
         if "products" in got:
-            found[Cell.SIGNED : Cell.BLOCK] = got["products"][1][:-1]
+            numbers[Cell.SIGNED : Cell.BLOCK] = got["products"][1][:-1]
         else:
-            for number, of_lane in enumerate(got["lanes"]):
-                lanes[8 * number : 8 * number + row_signs.WORD] += of_lane
+            for number, lane_sums in enumerate(got["lanes"]):
+                lanes[8 * number : 8 * number + row_signs.WORD] += lane_sums
     if lanes.any():
-        found[Cell.SIGNED : Cell.BLOCK] = row_signs.signed_sums(lanes).tolist()
-    extremes = (_NAN, _NAN) if found[Cell.LEFT_OUT] else (found[Cell.MAX], found[Cell.MIN])
-    found[Cell.KEPT_MAX], found[Cell.KEPT_MIN] = extremes
-    return found
+        numbers[Cell.SIGNED : Cell.BLOCK] = row_signs.signed_sums(lanes).tolist()
+    extremes = (_NAN, _NAN) if numbers[Cell.LEFT_OUT] else (numbers[Cell.MAX], numbers[Cell.MIN])
+    numbers[Cell.KEPT_MAX], numbers[Cell.KEPT_MIN] = extremes
+    return numbers

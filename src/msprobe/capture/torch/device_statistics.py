@@ -69,8 +69,8 @@ class CopiedElements(LateElements):
 
     def holds(self, values: torch.Tensor) -> bool:
         """Whether the elements, which are those of a description of ``values``, are what its file would have."""
-        found = self.values
-        return found is not None and found is self.stored and (found.dtype, found.shape) == (values.dtype, values.shape)
+        held = self.values
+        return held is not None and held is self.stored and (held.dtype, held.shape) == (values.dtype, values.shape)
 
     @property
     def nbytes(self) -> int:
@@ -125,16 +125,16 @@ class ReducedElements(LateElements):
         """Make numbers and a row of the results, which are on the host."""
         if self.row is not None:
             table, place = self.row
-            found = here[id(table)][place]
+            gathered = here[id(table)][place]
         else:
-            found = device_rows.gather(self.parts, here)
-        numbers = device_rows.numbers_of(found, self.count)
+            gathered = device_rows.gather(self.parts, here)
+        numbers = device_rows.numbers_of(gathered, self.count)
         for name in ("mean", "norm"):
             numbers[name] = round_to(self.dtype, numbers[name], self.high)
         for name, (results, place) in self.further.items():
             numbers[name] = here[id(results)][place]
         self.row, self.parts, self.further = None, [], {}
-        self.known = Measurement(numbers, None if self._add is None else self._add(device_rows.row_of(found)))
+        self.known = Measurement(numbers, None if self._add is None else self._add(device_rows.row_of(gathered)))
 
 
 class LateComparison:
@@ -193,8 +193,8 @@ class DeviceStatistics:
         """Start to copy plain elements to the host. ``measure``: see :class:`CopiedElements`."""
         with self._lock:
             chunk = self._chunk if slots is None else slots
-            found = chunk.copy(values)
-            late = CopiedElements(found, found if stored is values else chunk.copy(stored), measure)
+            copied = chunk.copy(values)
+            late = CopiedElements(copied, copied if stored is values else chunk.copy(stored), measure)
             chunk.waiting.append(late)
         return late
 

@@ -21,13 +21,13 @@ def model_that_runs(module: nn.Module, frame: types.FrameType | None) -> nn.Modu
         frame = frame.f_back
     if not codes:
         return None
-    running = [one for one in all_modules() if one is not module and _code_of(one) in codes]
-    holders = [one for one in running if any(inner is module for inner in modules(one))]
+    running = [other for other in all_modules() if other is not module and _code_of(other) in codes]
+    holders = [holder for holder in running if any(inner is module for inner in modules(holder))]
     for code in reversed(codes):
-        running_it = [one for one in holders if _code_of(one) is code]
+        running_it = [holder for holder in holders if _code_of(holder) is code]
         if running_it:
             # One may be inside of a different one of its class.
-            return max(running_it, key=lambda one: sum(1 for _ in modules(one)))
+            return max(running_it, key=lambda model: sum(1 for _ in modules(model)))
     return None
 
 

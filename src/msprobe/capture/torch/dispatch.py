@@ -36,14 +36,14 @@ _without_functions = private.without_functions
 class OperatorRecorder:
     """Records the operators of a thread and of the backward passes it starts: a part of the recorder."""
 
-    def __init__(self, calls: CallRecorder, of_calls: CallOperators | None = None) -> None:
+    def __init__(self, calls: CallRecorder, call_operators: CallOperators | None = None) -> None:
         self.calls = calls
         self.session = calls.session
         # Where the settings name calls, operators of others are not recorded.
-        self._of_calls = of_calls
+        self._call_operators = call_operators
         self._watch: Watch = find_watch()
         self._was_on = threading.local()
-        self._of_steps: Any = None
+        self._step_hook: Any = None
         self._patches = Patches()
         # Not of `torch.inference_mode` itself: a block that has begun knows how it ends already.
         self._patches.add(private.InferenceMode, "__exit__", self._leaving)
@@ -52,15 +52,15 @@ class OperatorRecorder:
         """Begin to watch this thread."""
         self._watch.attach(self)
         self._patches.attach()
-        self._of_steps = register_optimizer_step_post_hook(self._after_step)
+        self._step_hook = register_optimizer_step_post_hook(self._after_step)
 
     def detach(self) -> None:
         """Leave nothing behind."""
         self._patches.detach()
         self._watch.detach(self)
-        if self._of_steps is not None:
-            self._of_steps.remove()
-            self._of_steps = None
+        if self._step_hook is not None:
+            self._step_hook.remove()
+            self._step_hook = None
 
     def _after_step(self, *step: Any) -> None:
         """Kernels of an optimizer of somebody else are no operators of torch, and no version shows what they wrote."""
@@ -149,7 +149,7 @@ class OperatorRecorder:
                 calls.beginning(False)
             backward = private.in_backward()
             name = f"{operator.key}.{session.number(operator.key)}.forward"
-            call = self._of_calls.place(backward) if self._of_calls is not None else None
+            call = self._call_operators.place(backward) if self._call_operators is not None else None
             if call is None and calls.filter is not None and not calls.filter.wants_call(name):
                 return None
             if not (calls.backward if backward else calls.forward):
@@ -172,17 +172,17 @@ class OperatorRecorder:
         if operator.unset_named and kwargs:
             kwargs = {word: None if word in operator.unset_named else value for word, value in kwargs.items()}
         if calls.saving and self.session.saves(name):
-            found, named = calls.kept_inputs(name, args, kwargs)
+            inputs, named = calls.kept_inputs(name, args, kwargs)
         else:
             describe = calls.describer.describe
-            found, named = [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
+            inputs, named = [describe(v) for v in args], {k: describe(v) for k, v in kwargs.items()}
         # What is only written over has a shape, and no numbers.
         for position in operator.unset:
             if position < len(given):
-                found[position] = without_values(given[position], operator)
+                inputs[position] = without_values(given[position], operator)
         for word in operator.unset_named & given_named.keys():
             named[word] = without_values(given_named[word], operator)
-        return found, named
+        return inputs, named
 
     def _end(
         self,

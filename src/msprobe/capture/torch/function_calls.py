@@ -18,12 +18,12 @@ def functions_named(name: str, frame: types.FrameType | None) -> list[types.Func
     holders = [(sys.modules.get("__main__"), words)]
     holders += [(sys.modules.get(".".join(words[:count])), words[count:]) for count in range(len(words) - 1, 0, -1)]
     for holder, path in holders:
-        found: Any = holder
+        function: Any = holder
         for word in path:
-            found = inspect.getattr_static(found, word, None) if found is not None else None
-        found = getattr(found, "__func__", found)
-        if isinstance(found, types.FunctionType):
-            return [found]
+            function = inspect.getattr_static(function, word, None) if function is not None else None
+        function = getattr(function, "__func__", function)
+        if isinstance(function, types.FunctionType):
+            return [function]
     while frame is not None:
         code = frame.f_code
         if code.co_name == words[-1] and _is_called(code, frame, words):
@@ -42,8 +42,12 @@ def _functions_of(code: types.CodeType, names: dict[str, Any]) -> list[types.Fun
             held += vars(value).values()
     held = [value.__func__ if isinstance(value, (staticmethod, classmethod)) else value for value in held]
     held += gc.get_referrers(code)
-    found = {id(one): one for one in held if type(one) is types.FunctionType and one.__code__ is code}
-    return list(found.values())
+    functions = {
+        id(function): function
+        for function in held
+        if type(function) is types.FunctionType and function.__code__ is code
+    }
+    return list(functions.values())
 
 
 def _is_called(code: types.CodeType, frame: types.FrameType, words: list[str]) -> bool:

@@ -197,13 +197,13 @@ def enter_mode(mode: TorchFunctionMode) -> None:
 def remove_mode(mode: TorchFunctionMode) -> bool:
     """Take exactly ``mode`` off the stack, wherever it is; the topmost one if it is there twice."""
     above: list[Any] = []
-    found = False
+    is_removed = False
     while _stack_length():
         top = _pop()
         if top is mode:
-            found = True
+            is_removed = True
             break
         above.append(top)
     for other in reversed(above):
         _push(other)
-    return found
+    return is_removed

@@ -81,10 +81,10 @@ class FunctionalCollectives:
     # ------------------------------------------------------------ one operator
 
     def _run(self, api: Api, operator: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        found = attempt(self._begin, api, args, kwargs or {})
-        if found is None:
+        begun_call = attempt(self._begin, api, args, kwargs or {})
+        if begun_call is None:
             return operator(*args, **(kwargs or {}))
-        begun, group = found
+        begun, group = begun_call
         try:
             result = operator(*args, **(kwargs or {}))
         except BaseException as error:
@@ -119,10 +119,10 @@ class FunctionalCollectives:
         try:
             if isinstance(group, str) and private.has("names of groups"):
                 group = private.group_of_name(group)
-            found = self.groups.find(group) if group is not None else None
+            group_text = self.groups.find(group) if group is not None else None
         except Exception:
             return args, None
-        return ([*args[:-1], group], found.text) if found is not None else (args, None)
+        return ([*args[:-1], group], group_text.text) if group_text is not None else (args, None)
 
     def _issued(self, begun: Any, group: bytes | None, result: Any) -> None:
         facts: dict[str, Any] = {"async": True, "completed": False}

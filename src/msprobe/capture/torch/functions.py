@@ -59,10 +59,10 @@ class CustomFunctions:
 
     def _instead(self, original: Any) -> Any:
         """What stands in for a compiled ``apply``."""
-        of_class = vars(Function)["apply"].__get__
+        bind_apply = vars(Function)["apply"].__get__
 
         def run(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-            return of_class(None, cls)(*args, **kwargs)
+            return bind_apply(None, cls)(*args, **kwargs)
 
         def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
             return self._apply(run, (cls, *args), kwargs)
@@ -71,21 +71,21 @@ class CustomFunctions:
         return classmethod(apply)
 
     def _apply(self, inner: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        way = attempt(self._way_of, args)
-        if way is None:
+        application = attempt(self._way_of, args)
+        if application is None:
             return inner(*args, **kwargs)
-        if way is _ELSEWHERE:
+        if application is _ELSEWHERE:
             try:
                 return inner(*args, **kwargs)
             finally:
                 attempt(self.foreign.statistics.forget_all)
-        if way is _NOTICED:
+        if application is _NOTICED:
             return self.foreign.run(inner, args, kwargs)
 
         def run(given: Sequence[Any], words: dict[str, Any]) -> Any:
             return self.foreign.run(inner, (args[0], *given), words)
 
-        return run_call(self.targets.calls, way, run, args[1:], kwargs, self._frames)
+        return run_call(self.targets.calls, application, run, args[1:], kwargs, self._frames)
 
     def _way_of(self, args: tuple[Any, ...]) -> Any:
         """How a call is treated: None as if nothing were watched, one of the ways below, or the key of its record."""

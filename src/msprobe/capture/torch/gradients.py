@@ -130,7 +130,7 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
             leaves.setdefault(id(tensor), index)
         else:
             arguments.setdefault((edge_node, edge_slot), index)
-    found: list[Boundary] = []
+    boundaries: list[Boundary] = []
     written: list[Node] = []
     # A result that is an argument handed through brings a node that is older than the call.
     todo = [node for node in nodes if node._sequence_nr() >= oldest]
@@ -156,20 +156,20 @@ def find_boundary(nodes: Iterable[Node], edges: Sequence[ArgumentEdge], oldest: 
                     continue
             slots.append((position, reached))
         if slots:
-            found.append(Boundary(node, slots))
+            boundaries.append(Boundary(node, slots))
     if written:
-        met = {index for place in found for _, index in place.slots}
+        met = {index for place in boundaries for _, index in place.slots}
         for (node, _), index in arguments.items():
             if index not in met:
-                found += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
-    return found
+                boundaries += [Boundary(w, [(0, index)]) for w in written if _is_view_of(node, w.next_functions[0][0])]
+    return boundaries
 
 
 def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:
     """The nodes of the tensors of which ``outputs`` are views. If one of these is written to later, its node is
     replaced; that of the whole tensor still runs, and sees the gradient of what was there before.
     """
-    found: dict[Node, list[Base]] = {}
+    bases: dict[Node, list[Base]] = {}
     for index, tensor in enumerate(outputs):
         whole = tensor._base
         if whole is None or whole.grad_fn is None or not tensor.requires_grad:
@@ -185,8 +185,8 @@ def bases_of(outputs: Sequence[Any]) -> dict[Node, list[Base]]:
             tensor.stride(),
             tensor.storage_offset() - whole.storage_offset(),
         )
-        found.setdefault(whole.grad_fn, []).append(part)
-    return found
+        bases.setdefault(whole.grad_fn, []).append(part)
+    return bases
 
 
 def _is_view_of(node: Node, base: Node) -> bool:
@@ -217,7 +217,7 @@ def shares_of(boundary: Sequence[Boundary], arguments: int) -> list[int]:
     return shares
 
 
-class Gathering:
+class GradientGathering:
     """The gradients of one pass through a call, while they arrive.
 
     An argument that is used several times inside the call gets the sum of its shares, added outside the graph. A
@@ -286,13 +286,13 @@ def _sum_of_distributed(before: Any, gradient: Any) -> Any:
 
 
 def collect_tensors(
-    value: Any, path: str, found: list[tuple[str, Any]], depth: int = 0, seen: set[int] | None = None
+    value: Any, path: str, tensors: list[tuple[str, Any]], depth: int = 0, seen: set[int] | None = None
 ) -> None:
     """Append the tensors in ``value``, each with the index path it has in a record. Each container is followed once, 20
     levels deep; those that fail when they are looked at are left out.
     """
     if isinstance(value, torch.Tensor):
-        found.append((path, value))
+        tensors.append((path, value))
     elif depth < 20 and type(value) not in PLAIN:
         try:
             parts = parts_of(value)
@@ -304,7 +304,7 @@ def collect_tensors(
             seen.add(id(value))
             names, items = parts
             for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
-                collect_tensors(item, f"{path}.{name}", found, depth + 1, seen)
+                collect_tensors(item, f"{path}.{name}", tensors, depth + 1, seen)
         except Exception:
             return
 

@@ -87,8 +87,8 @@ class GraphRecords:
         session = self._session
         session.holder = None
         self._exchange()
-        for writer, of_names, backward in self._writers:
-            writer.filter, writer.backward = of_names, backward
+        for writer, names_filter, backward in self._writers:
+            writer.filter, writer.backward = names_filter, backward
         # Of passes that go on nobody in the graph saw the end.
         del session.thread.modules[self._passes :]
 
@@ -117,18 +117,18 @@ class GraphRecords:
         named = [(held, self._renamed(held.name, first)) for held in self._records]
         wanted = self._wanted(named)
         infos = _Infos()
-        found: list[tuple[_Held, str, Any]] = []
+        written: list[tuple[_Held, str, Any]] = []
         for held, name in named:
             if name in wanted:
                 tree = infos.tree_of(held.tree)
                 tree["msprobe"] = {**tree.get("msprobe", {}), "order": order + held.order, "replay": replay}
-                found.append((held, name, tree))
+                written.append((held, name, tree))
         chunk, elements = self.slots.send_replay(infos.elements)
-        for info, one in zip(infos.infos, infos.places, strict=True):
-            info.elements = elements[one]
+        for info, index in zip(infos.infos, infos.places, strict=True):
+            info.elements = elements[index]
         if infos.infos:
             session.guard(self._late.add_sent, chunk, self.slots.bytes, infos.infos)
-        for held, name, tree in found:
+        for held, name, tree in written:
             parent = outside if held.parent in self._outside else held.parent
             if isinstance(parent, str) and parent is not outside:
                 parent = self._renamed(parent, first)
@@ -169,7 +169,7 @@ class GraphRecords:
         settings = self._session.settings
         wanted: set[str] = set()
         running: list[tuple[int, str]] = []
-        for held, name in sorted(named, key=lambda one: one[0].order):
+        for held, name in sorted(named, key=lambda item: item[0].order):
             while running and running[-1][0] < held.order:
                 flt.leave_module(running.pop()[1])
             if entry_kind(name) == "module":
@@ -202,15 +202,15 @@ class _Infos:
         if isinstance(tree, (list, tuple)):
             return [self.tree_of(value) for value in tree]
         if isinstance(tree, SlotInfo):
-            return self._of_replay(tree)
+            return self._for_replay(tree)
         if isinstance(tree, TensorInfo):
             return _without_row(tree)
         return tree
 
-    def _of_replay(self, slot: SlotInfo) -> LateInfo:
+    def _for_replay(self, slot: SlotInfo) -> LateInfo:
         info = self._known.get(id(slot))
         if info is None:
-            info = self._known[id(slot)] = slot.of_replay(slot.elements)
+            info = self._known[id(slot)] = slot.for_replay(slot.elements)
             place = self._place_of.get(id(slot.elements))
             if place is None:
                 place = self._place_of[id(slot.elements)] = len(self.elements)
@@ -224,7 +224,7 @@ def _without_row(info: TensorInfo) -> TensorInfo:
     """A description of a tensor that is in no graph, as those of the CPU: rows are those of one step."""
     if info.late or _ROW not in info.text:
         return info
-    found = json.loads(info.text)
-    found.pop("row", None)
-    text = in_one_line(found)
+    statistics = json.loads(info.text)
+    statistics.pop("row", None)
+    text = in_one_line(statistics)
     return TensorInfo(text, len(text) - 1, info.nonfinite)

@@ -48,7 +48,7 @@ class GraphSlots(Chunk):
         # By the identity of a copy, which `waiting` keeps.
         self._rooms: dict[int, _Room] = {}
         # Results and rows, by the key under which what waits for them looks them up.
-        self._found: dict[int, torch.Tensor] = {}
+        self._stacked: dict[int, torch.Tensor] = {}
         # The stream of the last replay, and the event behind what was copied then.
         self._last: tuple[Any, Any] = None, None
 
@@ -91,11 +91,11 @@ class GraphSlots(Chunk):
         """Nothing more is measured: gather the results, as the last work in the graph."""
         with OwnWork():
             for results in self._results.values():
-                self._found[id(results)] = torch.stack(results)
+                self._stacked[id(results)] = torch.stack(results)
                 results.clear()  # the list itself stays: it is the key
             for tables in self._tables.values():
                 for table, used in tables:
-                    self._found[id(table)] = table[:used]
+                    self._stacked[id(table)] = table[:used]
         self.memory.clear()
 
     # ---- around a replay, on its stream
@@ -118,15 +118,15 @@ class GraphSlots(Chunk):
         with OwnWork():
             try:
                 blocks = [block[:used] for block, used in zip(self._blocks, self._used, strict=True)]
-                hosts, stream, event = chunk.copy_all(self.device, self._found, blocks)
+                hosts, stream, event = chunk.copy_all(self.device, self._stacked, blocks)
                 self._last = stream, event
             except Exception as error:
                 chunk.error = error
-            found = [self._of_replay(elements, hosts) for elements in wanted]
-        chunk.waiting += found  # type: ignore[arg-type]
-        return chunk, found
+            replays = [self._for_replay(elements, hosts) for elements in wanted]
+        chunk.waiting += replays  # type: ignore[arg-type]
+        return chunk, replays
 
-    def _of_replay(self, elements: LateElements, hosts: list[torch.Tensor]) -> LateElements:
+    def _for_replay(self, elements: LateElements, hosts: list[torch.Tensor]) -> LateElements:
         if not isinstance(elements, CopiedElements):
             return copy.copy(elements)
         values = self._seen(elements.values, hosts)

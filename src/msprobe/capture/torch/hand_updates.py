@@ -102,16 +102,16 @@ def leaves_of(roots: Sequence[Any]) -> list[torch.Tensor]:
     """The leaves that gradients of ``roots`` would be accumulated in."""
     waiting = [root.grad_fn for root in roots if isinstance(root, torch.Tensor)]
     seen: set[Any] = set()
-    found: list[torch.Tensor] = []
+    leaves: list[torch.Tensor] = []
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         if private.AccumulateGrad is not None and isinstance(node, private.AccumulateGrad):
-            found.append(node.variable)
+            leaves.append(node.variable)
         waiting += [following for following, _ in node.next_functions]
-    return found
+    return leaves
 
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:
@@ -127,19 +127,19 @@ def _weights(model: nn.Module) -> list[torch.Tensor]:
 
 def _sums(weights: list[torch.Tensor]) -> list[Any]:
     """A number of the bits of each: equal where the values are."""
-    found: list[Any] = []
+    sums: list[Any] = []
     with aside():
         on_devices: list[torch.Tensor] = []
         for weight in weights:
             sum_of = _sum(weight)
             if sum_of is not None and sum_of.device.type != "cpu":
                 on_devices.append(sum_of)
-            found.append((tuple(weight.shape), None if sum_of is None else sum_of))
+            sums.append((tuple(weight.shape), None if sum_of is None else sum_of))
         # One wait for all of a device.
         numbers = iter(torch.stack(on_devices).tolist()) if on_devices else iter(())
         return [
             (shape, None if value is None else int(value) if value.device.type == "cpu" else next(numbers))
-            for shape, value in found
+            for shape, value in sums
         ]
 
 

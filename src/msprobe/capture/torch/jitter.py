@@ -74,10 +74,12 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        of_others = [one for one in types if one.__torch_dispatch__ is not _PLAIN]
-        if any(private.UNUSUAL.get(f"{one.__module__}.{one.__qualname__}") in _WITHOUT_VALUES for one in of_others):
+        other_types = [kind for kind in types if kind.__torch_dispatch__ is not _PLAIN]
+        if any(
+            private.UNUSUAL.get(f"{kind.__module__}.{kind.__qualname__}") in _WITHOUT_VALUES for kind in other_types
+        ):
             return func(*args, **kwargs)
-        if of_others:
+        if other_types:
             return NotImplemented  # operators of its own, of what it holds, come here again
         with private.without_functions():  # a kernel, and no call of the program
             given = next(_floats((*args, *kwargs.values())), None) if _computes(func) else None
@@ -93,14 +95,14 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
         if seen is not None and seen < _CALLS and may_wait:
             with OwnWork():
                 before = attempt(_before, func, args, kwargs)
-        found = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         with OwnWork():
-            attempt(self._move, key, before, found, args, kwargs, may_wait)
-        return found
+            attempt(self._move, key, before, result, args, kwargs, may_wait)
+        return result
 
-    def _move(self, key: Any, before: Any, found: Any, args: Any, kwargs: dict[str, Any], may_wait: bool) -> None:
+    def _move(self, key: Any, before: Any, returned: Any, args: Any, kwargs: dict[str, Any], may_wait: bool) -> None:
         """Move what a call gave. ``before``: its arguments before it wrote, where they are still to be looked at."""
-        results = list(_floats((found,) if key[0]._schema.returns else _written(key[0], args, kwargs)))
+        results = list(_floats((returned,) if key[0]._schema.returns else _written(key[0], args, kwargs)))
         seen = self._alike.get(key, 0)
         if before is not None and seen is not None:
             is_alike = _is_alike(key[0], before[0], before[1], results)
@@ -109,16 +111,16 @@ class JitteredKernels(private.DispatchMode):  # type: ignore[misc]
         floats = *results, *_floats((*args, *kwargs.values()))
         # Counts, places and sums of these are exact on every device.
         if seen is None and not (may_wait and all(map(_are_whole, floats))):
-            for one in results:
-                _move(one)
+            for result in results:
+                _move(result)
 
 
 def _computes(func: Any) -> bool:
     """Whether an operator computes something of its arguments that is memory of its own, or theirs that it writes."""
     if func.namespace in _EXCHANGES or torch.Tag.nondeterministic_seeded in func.tags:
         return False
-    aliases = [one.alias_info for one in func._schema.returns]
-    return (bool(aliases) or func._schema.is_mutable) and all(one is None or one.is_write for one in aliases)
+    aliases = [returned.alias_info for returned in func._schema.returns]
+    return (bool(aliases) or func._schema.is_mutable) and all(alias is None or alias.is_write for alias in aliases)
 
 
 def _before(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -130,8 +132,12 @@ def _before(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments that a call writes to; operators over lists of tensors give nothing else."""
-    given = dict(zip((one.name for one in func._schema.arguments), args)) | kwargs  # noqa: B905
-    names = [one.name for one in func._schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    given = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs  # noqa: B905
+    names = [
+        argument.name
+        for argument in func._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
     return [given[name] for name in names if name in given]
 
 
@@ -151,7 +157,7 @@ def _has_elements(tensor: torch.Tensor) -> bool:
 def _are_whole(values: torch.Tensor) -> bool:
     """True if all are whole numbers."""
     flat = values.reshape(-1)
-    return all(bool((one == one.trunc()).all()) for one in (flat[:_SAMPLE], flat))
+    return all(bool((sample == sample.trunc()).all()) for sample in (flat[:_SAMPLE], flat))
 
 
 def _each(work: Callable[[Any], Any], values: Any) -> list[Any]:
@@ -165,11 +171,11 @@ def _copy(value: Any) -> Any:
 
 def _is_alike(func: Any, args: Any, kwargs: dict[str, Any], results: Sequence[torch.Tensor]) -> bool | None:
     """True if a call shows numbers that every device computes; None where its numbers are too few to say so."""
-    samples = [one.reshape(-1)[:: max(1, one.numel() // _SAMPLE)].abs() for one in results]
-    if not any(bool((one != one[0]).any()) for one in samples):
+    samples = [result.reshape(-1)[:: max(1, result.numel() // _SAMPLE)].abs() for result in results]
+    if not any(bool((sample != sample[0]).any()) for sample in samples):
         return None
-    given = [one.reshape(-1).abs() for one in _floats((*args, *kwargs.values()))]
-    if all(_are_among(one, given) for one in samples):
+    given = [tensor.reshape(-1).abs() for tensor in _floats((*args, *kwargs.values()))]
+    if all(_are_among(sample, given) for sample in samples):
         return True
     if torch.Tag.pointwise not in func.tags:
         return False
@@ -180,7 +186,7 @@ def _is_alike(func: Any, args: Any, kwargs: dict[str, Any], results: Sequence[to
 def _are_among(sample: torch.Tensor, given: Sequence[torch.Tensor]) -> bool:
     """True if each element is zero, or one of these, rounded to its type where that is a narrower one."""
     wide = _TYPES[sample.dtype][1]
-    known = torch.cat([one.to(sample.dtype).to(wide) for one in given])
+    known = torch.cat([tensor.to(sample.dtype).to(wide) for tensor in given])
     return bool((torch.isin(sample.to(wide), known) | (sample == 0)).all())
 
 
@@ -189,15 +195,15 @@ def _is_rounded_once(
     args: Any,
     kwargs: dict[str, Any],
     results: Sequence[torch.Tensor],
-    of_numbers: torch.dtype | None,
+    number_dtype: torch.dtype | None,
 ) -> bool:
-    """True if a call gives what it gives in a wider type, rounded to its own. ``of_numbers``: the type that numbers
+    """True if a call gives what it gives in a wider type, rounded to its own. ``number_dtype``: the type that numbers
     of Python are rounded to before.
     """
 
     def wider(value: Any) -> Any:
-        if isinstance(value, float) and of_numbers is not None:
-            return torch.tensor(value, dtype=of_numbers).item()
+        if isinstance(value, float) and number_dtype is not None:
+            return torch.tensor(value, dtype=number_dtype).item()
         if not isinstance(value, torch.Tensor) or value.dtype not in _TYPES:
             return _copy(value)
         return value.to(_TYPES[value.dtype][1])
@@ -208,8 +214,8 @@ def _is_rounded_once(
         return False
     others = list(_floats((again,)))
     return len(others) == len(results) and all(
-        torch.equal(other.to(one.dtype).nan_to_num(), one.nan_to_num())
-        for one, other in zip(results, others, strict=True)
+        torch.equal(other.to(result.dtype).nan_to_num(), result.nan_to_num())
+        for result, other in zip(results, others, strict=True)
     )
 
 

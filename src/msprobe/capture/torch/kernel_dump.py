@@ -31,8 +31,8 @@ _without_functions = private.without_functions
 def npu_module() -> Any:
     """``torch_npu``, if it is there and sees a device; else None."""
     try:
-        found = sys.modules.get("torch_npu") or importlib.import_module("torch_npu")
-        return found if found.npu.is_available() else None
+        torch_npu = sys.modules.get("torch_npu") or importlib.import_module("torch_npu")
+        return torch_npu if torch_npu.npu.is_available() else None
     except Exception:
         return None
 

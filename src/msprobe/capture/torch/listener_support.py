@@ -46,11 +46,11 @@ class TorchListenerSupport:
 
     def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
         """See the protocol."""
-        found: list[tuple[str, Any]] = []
+        tensors: list[tuple[str, Any]] = []
         with private.without_functions():
             for value in values:
-                collect_tensors(value, "", found)
-        return [tensor for _, tensor in found]
+                collect_tensors(value, "", tensors)
+        return [tensor for _, tensor in tensors]
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
         """See the protocol."""
@@ -83,13 +83,13 @@ class TorchListenerSupport:
         """See the protocol."""
         if not torch.is_grad_enabled():
             return None
-        found: list[tuple[str, Any]] = []
+        tensors: list[tuple[str, Any]] = []
         with private.without_functions():
             for i, value in enumerate(args):
-                collect_tensors(value, f"input.{i}", found)
+                collect_tensors(value, f"input.{i}", tensors)
             for word, value in kwargs.items():
-                collect_tensors(value, f"kwargs.{word}", found)
-            return [edge_of(tensor, path) for path, tensor in found if tensor.requires_grad], sequence_number()
+                collect_tensors(value, f"kwargs.{word}", tensors)
+            return [edge_of(tensor, path) for path, tensor in tensors if tensor.requires_grad], sequence_number()
 
     def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
         """See the protocol."""
@@ -138,13 +138,13 @@ def random_numbers_kept() -> Iterator[None]:
             generators += device.default_generators
     states = [generator.get_state() for generator in generators]
     numpy: Any = sys.modules.get("numpy.random")
-    of_python = random.getstate()
-    of_numpy = numpy.get_state() if numpy is not None else None
+    python_state = random.getstate()
+    numpy_state = numpy.get_state() if numpy is not None else None
     try:
         yield
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-        random.setstate(of_python)
+        random.setstate(python_state)
         if numpy is not None:
-            numpy.set_state(of_numpy)
+            numpy.set_state(numpy_state)

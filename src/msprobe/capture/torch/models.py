@@ -27,7 +27,9 @@ class Models:
         each begin with, if it is not the model's index.
         """
         self._are_several = isinstance(given, (list, tuple))
-        self._references = [weakref.ref(one) for one in (given if self._are_several else [given]) if one is not None]
+        self._references = [
+            weakref.ref(model) for model in (given if self._are_several else [given]) if model is not None
+        ]
         self._leads = leads
 
     def forget(self) -> None:
@@ -37,10 +39,10 @@ class Models:
     @property
     def given(self) -> Any:
         """Those that are alive, as they were given: a Module, several, or None."""
-        found = [one for one in (reference() for reference in self._references) if one is not None]
+        models = [model for model in (reference() for reference in self._references) if model is not None]
         if self._are_several and self._references:
-            return found
-        return found[0] if found else None
+            return models
+        return models[0] if models else None
 
     @property
     def leads(self) -> Sequence[str] | None:

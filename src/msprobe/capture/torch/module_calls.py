@@ -166,8 +166,8 @@ class _ModuleCalls:
         return WatchedModule(key, watcher)
 
     def _of(self, module: Any) -> _Watchers | None:
-        found = self._watched.get(id(module))
-        return found if found is not None and found.module() is module else None
+        watchers = self._watched.get(id(module))
+        return watchers if watchers is not None and watchers.module() is module else None
 
     def remove(self, key: int, watcher: Watcher) -> None:
         with self._lock:
@@ -252,14 +252,14 @@ class _ModuleCalls:
     def begin(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, _Pass | None]:
         """The arguments with which to run the module, and what :meth:`end` is to be given."""
         try:
-            found = self._of(module)
-            if found is None:
+            watchers = self._of(module)
+            if watchers is None:
                 return args, kwargs, None
             running = _Pass(module)
-            if found.ahead:
-                changed = _enter(found.ahead, module, args, kwargs)
+            if watchers.ahead:
+                changed = _enter(watchers.ahead, module, args, kwargs)
                 args, kwargs = (args, kwargs) if changed is None else changed
-            if not found.behind:
+            if not watchers.behind:
                 return args, kwargs, running
             if module.__dict__.get("_forward_pre_hooks") or private.hooks_before_all:
                 running.placed = _BehindOthers(running)
@@ -274,8 +274,8 @@ class _ModuleCalls:
     def enter(self, running: _Pass, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The hooks of the user have run. ``(args, kwargs)`` for other arguments, else None."""
         running.entered = True
-        found = self._of(running.module)
-        return None if found is None else _enter(found.behind, running.module, args, kwargs)
+        watchers = self._of(running.module)
+        return None if watchers is None else _enter(watchers.behind, running.module, args, kwargs)
 
     def end(self, running: _Pass, result: Any, error: BaseException | None) -> Any:
         """The module has run, or raised. ``(result,)`` for another result, else None."""
@@ -286,10 +286,10 @@ class _ModuleCalls:
                 # They hold each other, and the module.
                 running.placed.running = None
                 running.placed = None
-            found = self._of(module)
-            if found is None:
+            watchers = self._of(module)
+            if watchers is None:
                 return None
-            for watcher in (*found.behind, *found.ahead) if running.entered else found.ahead:
+            for watcher in (*watchers.behind, *watchers.ahead) if running.entered else watchers.ahead:
                 other = attempt(watcher.leave, module, result, error)
                 if other is not None and error is None:
                     changed = other
@@ -302,8 +302,8 @@ class _ModuleCalls:
 
 def _forget(watched: dict[int, _Watchers], key: int, reference: weakref.ref[nn.Module]) -> None:
     """A module is gone. What torch runs for calls stays as it is: this is no time to change it."""
-    found = watched.get(key)
-    if found is not None and found.module is reference:
+    watchers = watched.get(key)
+    if watchers is not None and watchers.module is reference:
         watched.pop(key, None)
 
 

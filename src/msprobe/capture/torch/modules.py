@@ -130,15 +130,15 @@ class ModuleRecorder(TensorWriter, PassWriter):
                 key: self.describer.describe_kept(value, f"{entry}.parameters.{key}", keep)
                 for key, value in own_parameters(module)
             }
-        found = [(key, value) for key, value in module._parameters.items() if value is not None]
+        parameters = [(key, value) for key, value in module._parameters.items() if value is not None]
         if self.session.settings.level == "L0":
             # Nobody sees there what a program writes to ``parameter.data``, which has a version of its own. On the CPU
             # the elements are looked at again.
-            for _, value in found:
+            for _, value in parameters:
                 if self.statistics.is_late(value):
                     self.statistics.invalidate(value)
         describe = self.statistics.describe
-        return {key: describe(value) for key, value in found}
+        return {key: describe(value) for key, value in parameters}
 
     def close_open(self) -> None:
         """Write the passes whose gradients did not all arrive."""

@@ -116,8 +116,8 @@ class OptimizerCycle:
 
     def alive(self) -> list[Any]:
         """The optimizers of torch that were made or have stepped, and are still there."""
-        found = IdentitySet([*self._made, *self._ever])
-        return [one for one in found if isinstance(one, torch.optim.Optimizer)]
+        optimizers = IdentitySet([*self._made, *self._ever])
+        return [known for known in optimizers if isinstance(known, torch.optim.Optimizer)]
 
     @property
     def is_begun(self) -> bool:
@@ -145,10 +145,10 @@ class OptimizerCycle:
             self._members.update(filter(is_hooked, self._all()))
         elif optimizer not in self._ever and not self._counts:
             # Maybe a different training of the same program: then the models of the earlier one were not called.
-            for other in [one for one in self._members if one is not optimizer and not self._is_used(one)]:
+            for other in [member for member in self._members if member is not optimizer and not self._is_used(member)]:
                 if not (self._is_copy_of(optimizer, other) and (other not in self._ever or other in self._outer)):
                     self._members.discard(other)
-        inner = [one for one in self._counts if self._is_inner_to(one, optimizer)]
+        inner = [inner for inner in self._counts if self._is_inner_to(inner, optimizer)]
         if inner:
             self._outer.add(optimizer)
             self._inner.update(inner)
@@ -167,41 +167,41 @@ class OptimizerCycle:
         copied = self._copied.get(optimizer)
         return copied is not None and copied() is other
 
-    def _is_inner_to(self, one: Any, outer: Any) -> bool:
-        """Whether ``one``, which has stepped, was made for work between two steps of ``outer``."""
-        if one is outer or self._made.get(one, 0) <= self._made.get(outer, 0):
+    def _is_inner_to(self, inner: Any, outer: Any) -> bool:
+        """Whether ``inner``, which has stepped, was made for work between two steps of ``outer``."""
+        if inner is outer or self._made.get(inner, 0) <= self._made.get(outer, 0):
             return False
-        if self._is_copy_of(one, outer):
+        if self._is_copy_of(inner, outer):
             return True
-        if one not in self._new or outer not in self._ever or outer in self._new:
+        if inner not in self._new or outer not in self._ever or outer in self._new:
             return False
-        own = {id(parameter) for parameter in parameters_of(one)}
+        own = {id(parameter) for parameter in parameters_of(inner)}
         return all(id(parameter) not in own for parameter in parameters_of(outer))
 
-    def _waited_for(self, one: Any) -> int:
-        """How many steps any other optimizer may make in this training step while ``one`` has made none."""
-        known = self._patience.get(one, 1)
-        if one not in self._ever:
-            if any(self._is_copy_of(other, one) for other in self._counts):
+    def _waited_for(self, optimizer: Any) -> int:
+        """How many steps any other optimizer may make in this training step while ``optimizer`` has made none."""
+        known = self._patience.get(optimizer, 1)
+        if optimizer not in self._ever:
+            if any(self._is_copy_of(other, optimizer) for other in self._counts):
                 return _MOST_INNER
-            return MOST_WAITED if self._is_used(one) else 1
-        if one in self._outer and all(self._is_inner_to(other, one) for other in self._counts):
+            return MOST_WAITED if self._is_used(optimizer) else 1
+        if optimizer in self._outer and all(self._is_inner_to(other, optimizer) for other in self._counts):
             return max(MOST_WAITED, 2 * known)
         return known
 
     def _drop_overtaken(self) -> None:
-        dropped = [one for one in self._missing() if self._most > self._waited_for(one)]
-        for one in dropped:
-            self._members.discard(one)
-            self._behind.setdefault(one, 0)
-        new = [one for one in dropped if one not in self._named]
+        dropped = [optimizer for optimizer in self._missing() if self._most > self._waited_for(optimizer)]
+        for optimizer in dropped:
+            self._members.discard(optimizer)
+            self._behind.setdefault(optimizer, 0)
+        new = [optimizer for optimizer in dropped if optimizer not in self._named]
         self._named.update(new)
         if new:
-            names = ", ".join(sorted({name_of(one) for one in new}))
+            names = ", ".join(sorted({name_of(optimizer) for optimizer in new}))
             log.info(said("optimizer-steps-rarely", names, self._advice))
 
     def _missing(self) -> list[Any]:
-        return [one for one in self._members if one not in self._counts]
+        return [optimizer for optimizer in self._members if optimizer not in self._counts]
 
     def end_if_complete(self, may_wait: bool = False) -> bool:
         """True if the training step is complete; then the next one begins. ``may_wait``: whoever asks will ask
@@ -219,16 +219,22 @@ class OptimizerCycle:
 
     def _have_work(self, optimizers: Iterable[Any]) -> bool:
         """Whether these would update something that was not updated in this training step."""
-        updated = {id(parameter) for one in self._counts for parameter in parameters_of(one)}
-        return any(p.requires_grad and id(p) not in updated for one in optimizers for p in parameters_of(one))
+        updated = {id(parameter) for optimizer in self._counts for parameter in parameters_of(optimizer)}
+        return any(
+            p.requires_grad and id(p) not in updated for optimizer in optimizers for p in parameters_of(optimizer)
+        )
 
     def _overdue(self) -> list[Any]:
         """Those that were overtaken, and may be about to step."""
-        late = [one for one in self._behind if one not in self._counts and one not in self._members]
-        late = [one for one in late if self._behind.get(one, 0) + self._most <= MOST_WAITED]
+        late = [
+            optimizer for optimizer in self._behind if optimizer not in self._counts and optimizer not in self._members
+        ]
+        late = [optimizer for optimizer in late if self._behind.get(optimizer, 0) + self._most <= MOST_WAITED]
         # A copy that is trained is a training of its own.
-        late = [one for one in late if not any(self._is_copy_of(other, one) for other in self._counts)]
-        return [one for one in late if is_hooked(one) and self._have_work([one])]
+        late = [
+            optimizer for optimizer in late if not any(self._is_copy_of(other, optimizer) for other in self._counts)
+        ]
+        return [optimizer for optimizer in late if is_hooked(optimizer) and self._have_work([optimizer])]
 
     def goes_on_with(self, model: Any) -> bool:
         """Whether a training step that waits goes on with a call of ``model``: it is one of an optimizer that was
@@ -237,9 +243,9 @@ class OptimizerCycle:
         own = {id(parameter) for parameter in parameters(model)}
         # Until one of them steps, whatever is called.
         self.is_waiting = False
-        if any(all(id(p) in own for p in parameters_of(one)) for one in self._counts):
+        if any(all(id(p) in own for p in parameters_of(optimizer)) for optimizer in self._counts):
             return False
-        return any(id(p) in own for one in self._overdue() for p in parameters_of(one))
+        return any(id(p) in own for optimizer in self._overdue() for p in parameters_of(optimizer))
 
     def has_ever_stepped(self, optimizer: Any) -> bool:
         """True if ``optimizer`` has made a step."""
@@ -247,21 +253,21 @@ class OptimizerCycle:
 
     def _count_made(self) -> None:
         """Say it once if steps are counted of one optimizer after the other that the program has just made."""
-        if self.steps and any(one in self._new and one not in self._inner for one in self._counts):
+        if self.steps and any(optimizer in self._new and optimizer not in self._inner for optimizer in self._counts):
             self._made_and_counted += 1
             if self._made_and_counted == _MANY_MADE and self._advice:
-                names = ", ".join(sorted({name_of(one) for one in self._counts}))
+                names = ", ".join(sorted({name_of(optimizer) for optimizer in self._counts}))
                 log.info(said("optimizers-made-in-turn", names, self._advice))
 
     def end(self) -> None:
         """The training step is over, whatever is missing."""
-        for one in IdentitySet([*self._missing(), *self._behind.keys()]):
-            if one not in self._counts:
-                self._behind[one] = self._behind.get(one, 0) + self._most
-        for one in self._inner:
+        for optimizer in IdentitySet([*self._missing(), *self._behind.keys()]):
+            if optimizer not in self._counts:
+                self._behind[optimizer] = self._behind.get(optimizer, 0) + self._most
+        for optimizer in self._inner:
             # It will not be missed.
-            self._members.discard(one)
-            self._behind.pop(one, None)
+            self._members.discard(optimizer)
+            self._behind.pop(optimizer, None)
         self.steps += 1
         self._new.clear()
         self._counts.clear()

@@ -23,17 +23,17 @@ class Scaling:
 
     def described(self, describe: Describe, forget: Callable[[Any], None]) -> dict[str, Any]:
         """The scale, and whether the gradients have infinities."""
-        found: dict[str, Any] = {}
+        scaling: dict[str, Any] = {}
         scale = getattr(self.scaler, "_scale", None)
         if scale is not None:
             forget(scale)
-            found["scale"] = describe(scale)
+            scaling["scale"] = describe(scale)
         states = getattr(self.scaler, "_per_optimizer_states", {})
         infinities = states.get(id(self.optimizer), {}).get("found_inf_per_device", {})
         for device, value in infinities.items():
             forget(value)
-            found.setdefault("found_inf", {})[str(device)] = describe(value)
-        return found
+            scaling.setdefault("found_inf", {})[str(device)] = describe(value)
+        return scaling
 
 
 class TorchStep(NoticedStep):
@@ -48,7 +48,7 @@ class TorchStep(NoticedStep):
         self.region_before = region_before
         self.scaling: Scaling | None = None
         # What the target made of it; and that it is over.
-        self.of_target: Any = None
+        self.target_step: Any = None
         self.done = False
 
     @cached_property
@@ -66,11 +66,11 @@ class TorchStep(NoticedStep):
     def groups(self) -> list[dict[str, Any]]:
         """See :class:`NoticedStep`."""
         names = iter(self.named)
-        found = []
+        described = []
         for group in self.optimizer.param_groups:
             settings = {str(word): value for word, value in group.items() if word not in ("params", "param_names")}
-            found.append({"params": [next(names)[0] for _ in group["params"]], **settings})
-        return found
+            described.append({"params": [next(names)[0] for _ in group["params"]], **settings})
+        return described
 
     def facts_after(self, describe: Describe) -> dict[str, Any]:
         """See :class:`NoticedStep`."""

@@ -161,8 +161,8 @@ class OptimizerRecorder:
         if not self._regions:
             return None
         thread.region = OPTIMIZER
-        found: tuple[Any, Any] | None = session.guard(self._outside_region, step, args, kwargs)
-        return found
+        answer: tuple[Any, Any] | None = session.guard(self._outside_region, step, args, kwargs)
+        return answer
 
     @guarded
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -213,14 +213,14 @@ class OptimizerRecorder:
     def _begin_target(self, step: TorchStep, skip: int) -> None:
         if self.thread.is_here():
             key = f"Optimizer.{type(step.optimizer).__name__}"
-            step.of_target = self.targets.optimizers.begin_step(key, step, skip + 1)
+            step.target_step = self.targets.optimizers.begin_step(key, step, skip + 1)
 
     def _finish(self, step: TorchStep, error: BaseException | None) -> None:
         step.done = True
         # Fused steps, and those that write through ``.data`` or in kernels of their own, do not count as writes for
         # torch, and may write more than what the parameters and states of this optimizer are.
         self.statistics.forget_all()
-        begun, step.of_target = step.of_target, None
+        begun, step.target_step = step.target_step, None
         if begun is not None:
             self.targets.optimizers.end_step(begun, error)
 
@@ -274,8 +274,8 @@ class OptimizerRecorder:
         step.is_skipped = True
         # Without this and guard.
         self._begin_target(step, 3)
-        if step.of_target is not None:
-            self.targets.optimizers.skip_step(step.of_target)
+        if step.target_step is not None:
+            self.targets.optimizers.skip_step(step.target_step)
         self.targets.optimizers.leave_step()
 
     def _unscaled(self, original: Any) -> Any:

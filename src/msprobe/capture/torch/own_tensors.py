@@ -68,8 +68,8 @@ class OwnTensors:
         }
         named.pop(id(None), None)
         if len(self._all):
-            found_names = ((one, self._all.get(one)) for one in (*args, *kwargs.values()))
-            named = {id(one): name for one, name in found_names if name is not None}
-        found = {f"input.{place}": name for place, value in enumerate(args) if (name := named.get(id(value)))}
-        found.update((f"input.{word}", name) for word, value in kwargs.items() if (name := named.get(id(value))))
-        return found
+            found_names = ((arg, self._all.get(arg)) for arg in (*args, *kwargs.values()))
+            named = {id(item): name for item, name in found_names if name is not None}
+        places = {f"input.{place}": name for place, value in enumerate(args) if (name := named.get(id(value)))}
+        places.update((f"input.{word}", name) for word, value in kwargs.items() if (name := named.get(id(value))))
+        return places

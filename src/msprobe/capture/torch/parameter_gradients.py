@@ -92,21 +92,21 @@ class ParameterHooks:
     def _hold(self, module: nn.Module, parameter: int, hook: _Hook) -> None:
         """Keep ``hook`` as long as ``module`` is alive."""
         key = id(module)
-        found = self._modules.get(key)
-        if found is None or found[0]() is not module:
-            found = self._modules[key] = weakref.ref(module, partial(attempt, self._let_go, key)), []
-        found[1].append((parameter, hook))
+        entry = self._modules.get(key)
+        if entry is None or entry[0]() is not module:
+            entry = self._modules[key] = weakref.ref(module, partial(attempt, self._let_go, key)), []
+        entry[1].append((parameter, hook))
         hook.holders += 1
         # A module that went just now may have been the last that held it.
         self.known[parameter] = hook
 
     def _let_go(self, key: int, reference: weakref.ref[nn.Module]) -> None:
         """A module is gone. A backward pass through its parameters may still come: their hooks stay on the nodes."""
-        found = self._modules.get(key)
-        if found is None or found[0] is not reference:
+        entry = self._modules.get(key)
+        if entry is None or entry[0] is not reference:
             return
         del self._modules[key]
-        for parameter, hook in found[1]:
+        for parameter, hook in entry[1]:
             hook.holders -= 1
             if not hook.holders and self.known.get(parameter) is hook:
                 del self.known[parameter]

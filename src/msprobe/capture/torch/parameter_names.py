@@ -29,9 +29,9 @@ class ParameterNames:
         """``models``: what was given to start, a Module, several, or None; ``leads``: what names of each begin with, if
         it is not the index. Names are read when needed.
         """
-        found = models if isinstance(models, (list, tuple)) else [models]
+        listed = models if isinstance(models, (list, tuple)) else [models]
         self._leads = leads
-        self._models = [weakref.ref(model) for model in found if isinstance(model, nn.Module)]
+        self._models = [weakref.ref(model) for model in listed if isinstance(model, nn.Module)]
         self._known = None
 
     def forget(self) -> None:
@@ -55,8 +55,8 @@ class ParameterNames:
     def _find(self, parameter: torch.Tensor) -> str | None:
         if self._known is None:
             self._known = self._read()
-        found = self._known.get(id(parameter))
-        return found[1] if found is not None and found[0]() is parameter else None
+        entry = self._known.get(id(parameter))
+        return entry[1] if entry is not None and entry[0]() is parameter else None
 
     def _read(self) -> dict[int, tuple[weakref.ref[torch.Tensor], str]]:
         known: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}

@@ -180,8 +180,8 @@ class Parts:
             names = named_calls(session.settings.api_list)
             if not names:
                 return [OperatorRecorder(context.calls)]
-            of_calls = CallOperators(context.calls, names)
-            return [of_calls, OperatorRecorder(context.calls, of_calls)]
+            call_operators = CallOperators(context.calls, names)
+            return [call_operators, OperatorRecorder(context.calls, call_operators)]
         return []
 
 

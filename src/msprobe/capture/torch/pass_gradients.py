@@ -23,7 +23,7 @@ from msprobe.capture.torch.gradients import (
     ArgumentEdge,
     Base,
     Boundary,
-    Gathering,
+    GradientGathering,
     NodeHooks,
     bases_of,
     find_boundary,
@@ -290,14 +290,14 @@ class PassWatch:
         self.wanted = False
         self.order = 0
         # What arrives has a place from then on.
-        self.gathering: Gathering | None = None
+        self.gathering: GradientGathering | None = None
 
-    def gather(self) -> Gathering:
+    def gather(self) -> GradientGathering:
         """Gradients arrive."""
         if self.gathering is None:
             self.arrived: set[int] = set()
             self.inputs: list[Any] = [None] * self.outputs
-            self.gathering = Gathering(self.shares)
+            self.gathering = GradientGathering(self.shares)
         return self.gathering
 
 

@@ -65,20 +65,20 @@ def settings_of_precision(jitter: bool = False) -> dict[str, Any]:
     """What can be asked without a device being set up, each under the name by which a program sets it. ``jitter``:
     whether this recorder moves what operators compute.
     """
-    found: dict[str, Any] = {"torch": torch.__version__} | ({"jitter": True} if jitter else {})
+    settings: dict[str, Any] = {"torch": torch.__version__} | ({"jitter": True} if jitter else {})
     newer = _has(torch.backends.cuda.matmul, "fp32_precision")
     for name in (*(_WORDS if newer else _OLDER_WORDS), *_SWITCHES, *_ANSWERS):
-        _add(found, f"torch.{name}", torch, name)
+        _add(settings, f"torch.{name}", torch, name)
     ascend = sys.modules.get("torch_npu")
     for name in _NPU_SWITCHES if ascend is not None else ():
-        _add(found, f"torch_npu.{name}", ascend, name)
+        _add(settings, f"torch_npu.{name}", ascend, name)
     if ascend is not None:
-        _add(found, "torch_npu", ascend, "__version__")
-        _add(found, "cann", sys.modules[__name__], "_version_of_cann")
-    _add_devices(found)
-    _add_autocast(found)
-    found |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    return found
+        _add(settings, "torch_npu", ascend, "__version__")
+        _add(settings, "cann", sys.modules[__name__], "_version_of_cann")
+    _add_devices(settings)
+    _add_autocast(settings)
+    settings |= {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return settings
 
 
 def _has(place: Any, name: str) -> bool:
@@ -93,7 +93,7 @@ def _has(place: Any, name: str) -> bool:
 _at = cache(attrgetter)
 
 
-def _add(found: dict[str, Any], key: str, place: Any, path: str) -> None:
+def _add(settings: dict[str, Any], key: str, place: Any, path: str) -> None:
     """What stands at ``path``, or what it answers; nothing where this torch does not have it."""
     try:
         value = _at(path)(place)
@@ -102,7 +102,7 @@ def _add(found: dict[str, Any], key: str, place: Any, path: str) -> None:
     except Exception:
         return
     if value is not None:
-        found[key] = value if isinstance(value, (bool, int, float, str)) else str(value)
+        settings[key] = value if isinstance(value, (bool, int, float, str)) else str(value)
 
 
 @lru_cache(1)
@@ -114,7 +114,7 @@ def _version_of_cann() -> str | None:
         return None
 
 
-def _add_autocast(found: dict[str, Any]) -> None:
+def _add_autocast(settings: dict[str, Any]) -> None:
     """The type that autocast computes in, for each device that it is on for; and the default device, if one is set."""
     for device in AUTOCAST_DEVICES:
         try:
@@ -122,8 +122,8 @@ def _add_autocast(found: dict[str, Any]) -> None:
         except Exception:
             continue
         if dtype is not None:
-            found[f"autocast.{device}"] = str(dtype)
-    _add(found, "torch.get_default_device", private, "default_device")
+            settings[f"autocast.{device}"] = str(dtype)
+    _add(settings, "torch.get_default_device", private, "default_device")
 
 
 def autocast_of(device: str) -> Any:
@@ -136,16 +136,16 @@ def autocast_of(device: str) -> Any:
     return ask.get_autocast_gpu_dtype() if device == "cuda" and ask.is_autocast_enabled() else None
 
 
-def _add_devices(found: dict[str, Any]) -> None:
+def _add_devices(settings: dict[str, Any]) -> None:
     """The device and its libraries, where the program has set a device up."""
-    found["device"] = "cpu"
+    settings["device"] = "cpu"
     for name in ("cuda", "npu"):
         module = getattr(torch, name, None)
         try:
             if module is not None and module.is_initialized():
-                found["device"] = str(module.get_device_name())
+                settings["device"] = str(module.get_device_name())
                 if name == "cuda":
-                    found["cuda"] = str(torch.version.cuda or torch.version.hip)
-                    _add(found, "cudnn", torch, "backends.cudnn.version")
+                    settings["cuda"] = str(torch.version.cuda or torch.version.hip)
+                    _add(settings, "cudnn", torch, "backends.cudnn.version")
         except Exception:
             continue

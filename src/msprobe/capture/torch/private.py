@@ -166,20 +166,20 @@ ATTRIBUTES: dict[str, frozenset[str]] = {
 def find(path: str) -> Any:
     """What this torch has under a full name; None if it has nothing, or its module was not imported by anybody."""
     names = path.split(".")
-    found: Any = torch
+    value: Any = torch
     for count, name in enumerate(names[1:], 2):
         module = sys.modules.get(".".join(names[:count]))
         if module is not None:
-            found = module
-        elif isinstance(found, types.ModuleType):
+            value = module
+        elif isinstance(value, types.ModuleType):
             # Not by an attribute: some modules of torch import what they are asked for.
-            found = vars(found).get(name)
+            value = vars(value).get(name)
         else:
             # What objects of a Python class will have is only announced in the class.
-            found = getattr(found, name, None) or getattr(found, "__annotations__", {}).get(name)
-        if found is None:
+            value = getattr(value, name, None) or getattr(value, "__annotations__", {}).get(name)
+        if value is None:
             return None
-    return found
+    return value
 
 
 def missing(ability: str) -> list[str]:
@@ -302,13 +302,13 @@ without_keys: Any = find("torch._C._ExcludeDispatchKeyGuard") or _DoNothing
 
 def set_of_keys(names: Iterable[str]) -> Any:
     """The dispatch keys of these names that this torch has."""
-    found: Any = None
+    keys: Any = None
     kinds, several = find("torch._C.DispatchKey"), find("torch._C.DispatchKeySet")
     for name in names:
         key = getattr(kinds, name, None)
         if key is not None and several is not None:
-            found = several(key) if found is None else found | several(key)
-    return found
+            keys = several(key) if keys is None else keys | several(key)
+    return keys
 
 
 key_of_name: Callable[[str], Any] = find("torch._C._parse_dispatch_key")
@@ -536,8 +536,8 @@ def skip_package(name: str) -> None:
 
 def optimized_module() -> type | None:
     """The class of what ``torch.compile(module)`` returns."""
-    found = getattr(eval_frame(), "OptimizedModule", None)
-    return found if isinstance(found, type) else None
+    kind = getattr(eval_frame(), "OptimizedModule", None)
+    return kind if isinstance(kind, type) else None
 
 
 def compile_backend(backend: Any) -> Any:

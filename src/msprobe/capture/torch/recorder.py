@@ -322,15 +322,15 @@ class TorchRecorder:
         session.next_step()
         if goes_on and started is not None:
             self.models.give(models, leads)
-            found = [(name, reference()) for name, reference in started.named]
-            self.start([(name, module) for name, module in found if module is not None], started.rank, started.dumps)
+            modules = [(name, reference()) for name, reference in started.named]
+            self.start([(name, module) for name, module in modules if module is not None], started.rank, started.dumps)
 
     def close(self, is_end: bool = True) -> None:
         """The program ends, or (``is_end`` False) another recorder takes over."""
         attempt(self.detach)
         attempt(self.session.close, is_end)
-        of_statistics = self._captured.forget, self.statistics.close
-        for work in (self.bus.end_step, self.bus.end_listening, self._graph.remove, *of_statistics):
+        closers = self._captured.forget, self.statistics.close
+        for work in (self.bus.end_step, self.bus.end_listening, self._graph.remove, *closers):
             attempt(work)
 
     def leave_to_parent(self) -> None:

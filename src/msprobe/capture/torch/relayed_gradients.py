@@ -46,17 +46,17 @@ class RelayedGradients(PassGradients):
 
     def watch(self, relayed: Relayed, edges: list[ArgumentEdge], oldest: int, result: Any) -> None:
         """The call or pass has returned."""
-        found: list[tuple[str, Any]] = []
+        tensors: list[tuple[str, Any]] = []
         if isinstance(result, tuple):
-            collect_tensors(result, "output", found)
+            collect_tensors(result, "output", tensors)
         else:
-            collect_tensors(result, "output.0", found)
-        outputs = [tensor for _, tensor in found]
+            collect_tensors(result, "output.0", tensors)
+        outputs = [tensor for _, tensor in tensors]
         nodes = nodes_of(outputs)
         if nodes:
             watch = self.follow(relayed.backward, None, edges, oldest, outputs, nodes)
             is_changed = self.bus.changes_gradients(relayed.gradient_routes, relayed.key, relayed.number)
-            watch.unit = _Unit(relayed, [path for path, _ in found], is_changed)
+            watch.unit = _Unit(relayed, [path for path, _ in tensors], is_changed)
 
     # ------------------------------------------------------------ others in their place
 
@@ -114,21 +114,21 @@ class RelayedGradients(PassGradients):
             own = [position for position, _ in places if given[position] is not None]
             is_last = gathering.passed.get(index, 0) + len(places) >= watch.shares[index]
             left = gathering.sums.get(index)
-            if not own or not is_last or not all(map(_is_plain, [given[one] for one in own])):
+            if not own or not is_last or not all(map(_is_plain, [given[index] for index in own])):
                 continue
             if left is not None:
                 if not _is_plain(left):
                     continue
                 gathering.take(index)
-            shares = [*([] if left is None else [left]), *(given[one] for one in own)]
+            shares = [*([] if left is None else [left]), *(given[index] for index in own)]
             total = shares[0] if len(shares) == 1 else _sum(shares)
             other = self._changed(watch.unit.relayed, "argument", watch.paths[index], total)
             for place in places:
                 rest.remove(place)
             if other is not total:
                 # What the engine adds up is the other one, and nothing else; up to rounding, if a share has left.
-                for one in own:
-                    given[one] = None
+                for place_given in own:
+                    given[place_given] = None
                 given[own[0]] = other if left is None else _sum([other, -left])
 
     def _changed(self, relayed: Relayed, side: Side, place: str, gradient: Any) -> Any:
@@ -173,7 +173,7 @@ def _is_plain(gradient: Any) -> bool:
 
 def _if_changed(given: Sequence[Any], own: Sequence[Any]) -> Sequence[Any] | None:
     """What a hook answers: None where the gradients are its own."""
-    return None if all(one is other for one, other in zip(given, own, strict=True)) else tuple(given)
+    return None if all(item is other for item, other in zip(given, own, strict=True)) else tuple(given)
 
 
 def _sum(parts: Sequence[torch.Tensor]) -> torch.Tensor:

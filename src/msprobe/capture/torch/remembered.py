@@ -83,16 +83,16 @@ class Memory:
 
     def of(self, storage: int, version: int, tensor: torch.Tensor) -> Remembered:
         """What is known of the storage of ``tensor``. Where nothing is, something empty, which :meth:`keep` keeps."""
-        found = self._storages.get(storage)
-        if found is None:
+        remembered = self._storages.get(storage)
+        if remembered is None:
             return Remembered(version, self._epoch)
-        lives = found.hold.lives(storage, tensor)
-        if not lives or found.version != version or found.epoch != self._epoch:
-            if not lives or (found.trust == UNSET and found.version != version):
-                found.trust = COUNTED
-                found.unwritten = None
-            found.renew(version, self._epoch)
-        return found
+        lives = remembered.hold.lives(storage, tensor)
+        if not lives or remembered.version != version or remembered.epoch != self._epoch:
+            if not lives or (remembered.trust == UNSET and remembered.version != version):
+                remembered.trust = COUNTED
+                remembered.unwritten = None
+            remembered.renew(version, self._epoch)
+        return remembered
 
     def keep(self, storage: int, remembered: Remembered, tensor: torch.Tensor) -> None:
         """Find ``remembered`` again as long as the storage of ``tensor`` lives."""

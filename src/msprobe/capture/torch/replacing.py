@@ -54,7 +54,7 @@ def written(own: Any, given: Any, kept: Sequence[torch.Tensor], forget: Callable
         return _tensor_in_place_of(own, given.to(own.device, own.dtype).detach())
     if isinstance(own, (list, tuple)) and isinstance(given, (list, tuple)) and len(own) == len(given):
         items = [written(mine, other, kept, forget) for mine, other in zip(own, given, strict=True)]
-        if all(one is other for one, other in zip(items, own, strict=True)):
+        if all(item is other for item, other in zip(items, own, strict=True)):
             return own
         return type(own)(*items) if hasattr(own, "_fields") else type(own)(items)
     if isinstance(own, dict) and isinstance(given, dict) and own.keys() == given.keys():
@@ -88,14 +88,16 @@ def _check_shape(own: Any, given: Any) -> None:
 
 def _is_own_memory(own: torch.Tensor, kept: Sequence[torch.Tensor]) -> bool:
     """Whether the elements of ``own`` are no elements of ``kept``, and each of them lies by itself."""
-    own, kept = _local(own), [_local(one) for one in kept]
+    own, kept = _local(own), [_local(tensor) for tensor in kept]
     if own.layout is not torch.strided or any(
         step == 0 and size > 1 for step, size in zip(own.stride(), own.shape, strict=True)
     ):
         return False
     place = own.untyped_storage().data_ptr()
     return not any(
-        one.layout is torch.strided and one.untyped_storage().data_ptr() == place != 0 for one in kept if one.numel()
+        local.layout is torch.strided and local.untyped_storage().data_ptr() == place != 0
+        for local in kept
+        if local.numel()
     )
 
 
@@ -117,5 +119,5 @@ def gradient_in_place_of(own: torch.Tensor, given: Any) -> torch.Tensor:
 def _tensor_in_place_of(own: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
     if given.requires_grad:
         return given
-    found: torch.Tensor = _InPlaceOf.apply(own, given) if own.requires_grad else given.clone()  # type: ignore[no-untyped-call]
-    return found
+    tensor: torch.Tensor = _InPlaceOf.apply(own, given) if own.requires_grad else given.clone()  # type: ignore[no-untyped-call]
+    return tensor

@@ -21,9 +21,9 @@ class ReturnedResults:
         transform of torch.func) is gone nobody can say.
         """
         was_known, self._is_known = self._is_known, False
-        found: list[tuple[str, Any]] = []
-        collect_tensors(result, "output", found)
-        for _, tensor in found:
+        tensors: list[tuple[str, Any]] = []
+        collect_tensors(result, "output", tensors)
+        for _, tensor in tensors:
             hold = StorageHold()
             try:
                 hold.add(tensor)

@@ -35,9 +35,9 @@ class RowDescriptions:
         rows = self._rows
         if rows is None:
             return None
-        found: int | None = None if known is None else known.get(place)
-        if found is not None:
-            return found
+        row: int | None = None if known is None else known.get(place)
+        if row is not None:
+            return row
         if values.is_complex():
             values = torch.view_as_real(values)
         kind = self._types.get(values.dtype)
@@ -45,10 +45,10 @@ class RowDescriptions:
             made = row_of_memory(digest.address_of(values), values.shape, values.stride(), kind[1], kind[3])
         else:
             made = row_of(_pieces_of(values), values.numel())
-        found = rows.add(made)
+        row = rows.add(made)
         if known is not None:
-            known[place] = found
-        return found
+            known[place] = row
+        return row
 
     def has_row(self, whole: Unwrapped, values: torch.Tensor) -> bool:
         """Whether plain values, the elements of ``whole``, have a row now. Those of a sparse tensor have none: other

@@ -68,7 +68,7 @@ class _Proof:
     def problem(self) -> str:
         """What is wrong with the kernel; empty if nothing is. Raises what the device raises."""
         self._chunk.receive()
-        return next((one.problem for one in self.waiting if one.problem), "")
+        return next((check.problem for check in self.waiting if check.problem), "")
 
 
 class _Probe:
@@ -139,7 +139,7 @@ class RowKernels:
 
 def probes() -> list[torch.Tensor]:
     """Tensors of every type that kernels read: of several sizes, and with all values that are counted."""
-    found = []
+    tensors = []
     for count in (1, 700, 20_000):
         base = torch.arange(count, dtype=torch.float64, device="cpu")
         base = (base * 0.7548776662466927 % 1 - 0.45) * 8
@@ -148,8 +148,8 @@ def probes() -> list[torch.Tensor]:
         if count > 64:
             special[5], special[17], special[count - 9] = math.nan, math.inf, -math.inf
             special[33] = special[count // 2] = -3e38
-        found += [values.to(dtype) for dtype in TYPES for values in (base, special)]
-    return found
+        tensors += [values.to(dtype) for dtype in TYPES for values in (base, special)]
+    return tensors
 
 
 @functools.cache
@@ -169,24 +169,24 @@ def expected(values: torch.Tensor) -> list[float]:
     return device_rows.gather(parts, {id(result): [result.tolist()] for result in results})
 
 
-def difference(found: list[float], right: list[float], values: torch.Tensor) -> str:
+def difference(measured: list[float], right: list[float], values: torch.Tensor) -> str:
     """Where numbers are others than by rounding of sums in double; empty if nowhere."""
     kept = math.sqrt(sum(right[Cell.BLOCK : Cell.BLOCK + device_rows.BLOCKS]))
     for number in range(Cell.BLOCK + device_rows.BLOCKS):
-        one, other = found[number], right[number]
+        value, other = measured[number], right[number]
         if number in _COUNTS:
-            close = one == other
+            close = value == other
         elif number in (Cell.MAX, Cell.MIN):
-            close = one == other or right[Cell.NAN] > 0
+            close = value == other or right[Cell.NAN] > 0
         elif number in _EXTREMES:
-            close = one == other or other != other
+            close = value == other or other != other
         elif number in (Cell.SUM, Cell.SQUARES):
-            close = one == other or (one != one and other != other) or abs(one - other) <= 1e-9 * abs(other)
-            close = close or (number == Cell.SUM and abs(one - other) <= 1e-9 * math.sqrt(abs(right[Cell.SQUARES])))
+            close = value == other or (value != value and other != other) or abs(value - other) <= 1e-9 * abs(other)
+            close = close or (number == Cell.SUM and abs(value - other) <= 1e-9 * math.sqrt(abs(right[Cell.SQUARES])))
         else:
             scale = kept * kept if number >= Cell.BLOCK else kept * math.sqrt(values.numel())
-            close = abs(one - other) <= 1e-11 * scale
+            close = abs(value - other) <= 1e-11 * scale
         if not close:
             place = max(name for name in Cell if name <= number)
-            return said("kernel-row-wrong", place.name.lower(), values.numel(), values.dtype, one, other)
+            return said("kernel-row-wrong", place.name.lower(), values.numel(), values.dtype, value, other)
     return ""

@@ -84,9 +84,9 @@ def _parts_of(values, lanes, room, count, block, parts, words):
         unsigned = word.to(tl.uint64)
         bits = (_mixed(unsigned)[:, None] >> place[None, :].to(tl.uint64)) & 1
         lane = ((unsigned * 0x9E3779B97F4A7C15) >> 61).to(tl.int32)[:, None] * 8 + place[None, :]
-        of_lane = tl.load(lanes + lane)
-        of_sums = (of_lane[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1
-        signs = 1.0 - 2.0 * (of_sums ^ bits.to(tl.int32)[:, :, None]).to(tl.float64)
+        lanes_here = tl.load(lanes + lane)
+        sum_bits = (lanes_here[:, :, None] >> tl.arange(0, 8)[None, None, :]) & 1
+        signs = 1.0 - 2.0 * (sum_bits ^ bits.to(tl.int32)[:, :, None]).to(tl.float64)
         signed += tl.sum(signs * kept[:, :, None], axis=0)
     at = room + program * 32
     eight = tl.arange(0, 8)
@@ -116,13 +116,13 @@ def _sum_of(room, numbers, programs):
         row = start + tl.arange(0, 32)
         inside = (row[:, None] < programs) & (column[None, :] < 27)
         part = tl.load(room + row[:, None] * 32 + column[None, :], mask=inside, other=0.0)
-        of_maxima = inside & ((column == 2) | (column == 9))[None, :]
-        of_minima = inside & ((column == 3) | (column == 10))[None, :]
+        is_maximum = inside & ((column == 2) | (column == 9))[None, :]
+        is_minimum = inside & ((column == 3) | (column == 10))[None, :]
         total += tl.sum(part, axis=0)
-        greatest = tl.maximum(greatest, tl.max(tl.where(of_maxima, part, -float("inf")), axis=0))
-        least = tl.minimum(least, tl.min(tl.where(of_minima, part, float("inf")), axis=0))
-    found = tl.where((column == 2) | (column == 9), greatest, total)
-    tl.store(numbers + column, tl.where((column == 3) | (column == 10), least, found))
+        greatest = tl.maximum(greatest, tl.max(tl.where(is_maximum, part, -float("inf")), axis=0))
+        least = tl.minimum(least, tl.min(tl.where(is_minimum, part, float("inf")), axis=0))
+    reduced = tl.where((column == 2) | (column == 9), greatest, total)
+    tl.store(numbers + column, tl.where((column == 3) | (column == 10), least, reduced))
 
 
 def fill_row(values: torch.Tensor, numbers: torch.Tensor) -> None:

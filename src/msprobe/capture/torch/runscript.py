@@ -82,12 +82,12 @@ def _target(script_argv: Sequence[str]) -> tuple[_Target, list[str]]:
 def _command_in_python(name: str) -> str | None:
     """The file of a command that is a Python script, as torchrun is; None if ``name`` is none."""
     places = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
-    found = shutil.which(name, path=places) if os.path.basename(name) == name else None
-    if found is not None:
-        with open(found, "rb") as file:
+    path = shutil.which(name, path=places) if os.path.basename(name) == name else None
+    if path is not None:
+        with open(path, "rb") as file:
             first = file.readline(200)
         if first.startswith(b"#!") and b"python" in first:
-            return found
+            return path
     return None
 
 
@@ -167,11 +167,11 @@ def _status(code: Any) -> int:
 def _own_traceback(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """The traceback from the script's first frame on."""
     ours = os.path.abspath(__file__)
-    found = traceback
-    while found is not None and (
-        os.path.abspath(found.tb_frame.f_code.co_filename) == ours
-        or found.tb_frame.f_code.co_filename.startswith("<frozen runpy")
-        or found.tb_frame.f_globals.get("__name__") == "runpy"
+    own = traceback
+    while own is not None and (
+        os.path.abspath(own.tb_frame.f_code.co_filename) == ours
+        or own.tb_frame.f_code.co_filename.startswith("<frozen runpy")
+        or own.tb_frame.f_globals.get("__name__") == "runpy"
     ):
-        found = found.tb_next
-    return found
+        own = own.tb_next
+    return own

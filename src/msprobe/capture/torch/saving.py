@@ -56,8 +56,8 @@ class VariableSaver(saving.VariableSaver):
         self._held: list[Any] = []
 
     def _unseen(self) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = private.without_functions()
-        return found
+        context: AbstractContextManager[Any] = private.without_functions()
+        return context
 
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, torch.Tensor)

@@ -38,7 +38,7 @@ class ScriptModels:
         """The model that ``module``, called in ``frame``, stands for; None for one inside of a model that is known."""
         if module in self._known:
             return module
-        if module in self._inside or any(one is module for known in self._known for one in modules(known)):
+        if module in self._inside or any(inner is module for known in self._known for inner in modules(known)):
             self._inside.add(module)
             return None
         return model_that_runs(module, frame) or module
@@ -63,13 +63,13 @@ class ScriptModels:
         so that neither changes when one more comes. Returns the modules to watch, with their names.
         """
         recorder = self._recorder()
-        alive = [(i, found) for i, found in ((i, reference()) for i, reference in self._models) if found is not None]
-        models = [found for _, found in alive]
-        leads = [_lead(i, found) for i, found in alive]
+        alive = [(i, model) for i, model in ((i, reference()) for i, reference in self._models) if model is not None]
+        models = [model for _, model in alive]
+        leads = [_lead(i, model) for i, model in alive]
         recorder.models.give(models if self._count != 1 else models[0] if models else None, leads)
         for part in optimizer_parts(recorder):
             part.learn()
-        return [pair for i, found in alive for pair in self.names_of(i, found)]
+        return [pair for i, model in alive for pair in self.names_of(i, model)]
 
     def let_go(self) -> None:
         """Those that are gone need no place in the list."""

@@ -23,13 +23,13 @@ def check_settings(settings: Settings) -> None:
         raise InvalidInputError(said("summary-mode-for-torch", quoted(unknown), quoted(TENSOR_KINDS)))
     if settings.async_dump:
         log.warning(said("async-dump-for-torch"))
-    of_mindspore = {
+    mindspore_only = {
         "device": settings.device != "host",
         "precision": settings.device_precision != "high",
         "file_format": settings.file_format is not None,
         "check_mode": settings.check_mode != "all",
     }
-    given = [name for name, is_given in of_mindspore.items() if is_given]
+    given = [name for name, is_given in mindspore_only.items() if is_given]
     if given:
         log.warning(said("fields-for-torch", ", ".join(given)))
 
@@ -65,7 +65,7 @@ def check_model(model: Any) -> None:
 def _check_module(module: Any, where: str, allowed: str) -> None:
     kind = type(module).__name__
     if not isinstance(module, nn.Module):
-        found = said("the-class", module.__name__) if isinstance(module, type) else kind
-        raise InvalidInputError(said("start-of-wrong-model", where, allowed, found))
+        given = said("the-class", module.__name__) if isinstance(module, type) else kind
+        raise InvalidInputError(said("start-of-wrong-model", where, allowed, given))
     if isinstance(module, torch.jit.ScriptModule):
         raise InvalidInputError(said("start-of-script-module", where, kind, allowed))

@@ -2,8 +2,8 @@
 
 A tensor met again is not described again. Results are remembered by the memory they lie in (the StorageImpl, by
 its address, as long as that cannot have come to mean another) and its version counter; any view of the same
-elements, in whatever order, shares the statistics. What writes without counting is distinguished from the elements
-themselves, and from what happened since: see :mod:`msprobe.capture.torch.remembered`.
+elements, in whatever order, shares the statistics. A write that does not raise the version is found by the elements
+themselves and by what happened since: see :mod:`msprobe.capture.torch.remembered`.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class TensorStatistics:
         self.slots: GraphSlots | None = None
         self._prefixes: dict[Any, bytes] = {}
         self.native_memo: Any = None
-        of_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
-        if native.Memo is not None and not native.is_memo_off() and not defer and of_memo:
+        with_memo = self.text.needs <= native.NUMBERS.keys() and private.has("memory")
+        if native.Memo is not None and not native.is_memo_off() and not defer and with_memo:
             self.native_memo = native.Memo(
                 ordinary=tuple(ORDINARY),
                 types=self._types,
@@ -234,10 +234,10 @@ class TensorStatistics:
         self._look_again(tensor, known, block, pattern)
         return None if known.trust else KnownElements(known.blocks, block, known.rows if in_order else None)
 
-    def _share_inside(self, found: Unwrapped) -> KnownElements | None:
+    def _share_inside(self, unwrapped: Unwrapped) -> KnownElements | None:
         """The same of the tensor in a wrapper (a DTensor, float8 with its scale), which others may wrap as well."""
-        values = found.values
-        if values is None or found.stored is not None or type(values) not in ORDINARY or values.dtype.is_complex:
+        values = unwrapped.values
+        if values is None or unwrapped.stored is not None or type(values) not in ORDINARY or values.dtype.is_complex:
             return None
         try:
             storage, version = address_of_storage(values), values._version
@@ -268,10 +268,10 @@ class TensorStatistics:
         if unwritten is None or not unwritten.holds(tensor) or not fits(tensor):
             return None
         with OwnWork():
-            found = unwrap(tensor)
-            beginning = self._prefix(found.type_name, found.dtype, found.shape)
-            behind = keys([*found.behind, ("unset", True)])
-            info = unset(Envelope(beginning, found.requires_grad, keys(found.before), behind), self._absent())
+            unwrapped = unwrap(tensor)
+            beginning = self._prefix(unwrapped.type_name, unwrapped.dtype, unwrapped.shape)
+            behind = keys([*unwrapped.behind, ("unset", True)])
+            info = unset(Envelope(beginning, unwrapped.requires_grad, keys(unwrapped.before), behind), self._absent())
             if _is_captured(tensor):
                 return info
             now = unwritten.bytes_of(tensor)
@@ -304,54 +304,58 @@ class TensorStatistics:
         """
         try:
             with OwnWork():
-                found = unwrap(tensor)
+                unwrapped = unwrap(tensor)
                 if is_wrapper and not self._structure:
-                    share = self._share_inside(found)
+                    share = self._share_inside(unwrapped)
                 if why_not_read is not None:
-                    found.values = found.stored = None
-                    found.unsupported = why_not_read
+                    unwrapped.values = unwrapped.stored = None
+                    unwrapped.unsupported = why_not_read
                 try:
-                    return self._describe_unwrapped(found, share)
+                    return self._describe_unwrapped(unwrapped, share)
                 except Exception as error:
                     # Its shape and type are known, only the elements cannot be read.
                     self.errors += 1
-                    found.values = None
-                    found.unsupported = reason(error)
+                    unwrapped.values = None
+                    unwrapped.unsupported = reason(error)
                     if is_out_of_memory(error):
-                        found.unsupported = said("out-of-memory-for-statistics", reason(error))
+                        unwrapped.unsupported = said("out-of-memory-for-statistics", reason(error))
                         log.once("out of memory", "warning", lambda: said("device-without-memory"))
-                    return self._describe_unwrapped(found, None)
+                    return self._describe_unwrapped(unwrapped, None)
         except Exception as error:
             self.errors += 1
             log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {reason(error)}")
             frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
             return _finished(frame, self._absent())
 
-    def _describe_unwrapped(self, found: Unwrapped, share: KnownElements | None) -> TensorInfo:
-        values = found.values
-        stored = values if found.stored is None else found.stored
-        behind = found.behind if found.unsupported is None else [*found.behind, ("unsupported", found.unsupported)]
-        beginning = self._prefix(found.type_name, found.dtype, found.shape)
-        frame = Envelope(beginning, found.requires_grad, keys(found.before), keys(behind))
+    def _describe_unwrapped(self, unwrapped: Unwrapped, share: KnownElements | None) -> TensorInfo:
+        values = unwrapped.values
+        stored = values if unwrapped.stored is None else unwrapped.stored
+        behind = (
+            unwrapped.behind
+            if unwrapped.unsupported is None
+            else [*unwrapped.behind, ("unsupported", unwrapped.unsupported)]
+        )
+        beginning = self._prefix(unwrapped.type_name, unwrapped.dtype, unwrapped.shape)
+        frame = Envelope(beginning, unwrapped.requires_grad, keys(unwrapped.before), keys(behind))
         if values is None or stored is None or self._structure:
             return _finished(frame, self._absent())
         share = share or KnownElements({}, None)
         if self.is_late(values):
-            return self._describe_late(frame, found, values, stored, share)
-        has_row = self._row_descriptions.has_row(found, values)
-        return self._measured(frame, self._measure(found.dtype, has_row, share, values, stored))
+            return self._describe_late(frame, unwrapped, values, stored, share)
+        has_row = self._row_descriptions.has_row(unwrapped, values)
+        return self._measured(frame, self._measure(unwrapped.dtype, has_row, share, values, stored))
 
     def _describe_late(
-        self, frame: Envelope, found: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: KnownElements
+        self, frame: Envelope, unwrapped: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: KnownElements
     ) -> TensorInfo:
         known = share.rows
         slots = self.slots if _is_captured(values) else None
         elements: LateElements | None = None if known is None else known.get(share.place)
         if elements is None:
-            has_row = self._row_descriptions.has_row(found, values)
+            has_row = self._row_descriptions.has_row(unwrapped, values)
             # It keeps no tensor alive.
-            measure = functools.partial(self._measure_alone, found.dtype, has_row)
-            if self._saves or found.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
+            measure = functools.partial(self._measure_alone, unwrapped.dtype, has_row)
+            if self._saves or unwrapped.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
                 elements = self._device.copy(values, stored, measure, slots)
             else:
                 rows = self.rows if has_row else None
@@ -435,10 +439,10 @@ class TensorStatistics:
         """Copy the elements in C order into ``buffer``, which must have their size: (name of the type without
         ``torch.``, shape, CRC-32 of the bytes). None, and nothing copied, for all but everyday tensors.
         """
-        found: tuple[str, tuple[int, ...], int] | None = None
+        copied: tuple[str, tuple[int, ...], int] | None = None
         if self.native_memo is not None:
-            found = self.native_memo.copy(tensor, buffer)
-        return found
+            copied = self.native_memo.copy(tensor, buffer)
+        return copied
 
     # ---- between steps ----
 

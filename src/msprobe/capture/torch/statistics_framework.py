@@ -100,11 +100,11 @@ def widest(device: torch.device) -> torch.dtype:
 
 def launch_further(values: torch.Tensor, needs: Set[str]) -> dict[str, torch.Tensor]:
     """The numbers of :data:`FURTHER` among ``needs``; a single value has none of them."""
-    found: dict[str, torch.Tensor] = {}
+    launched: dict[str, torch.Tensor] = {}
     for names, kernel in FURTHER.items():
         if values.dim() and not needs.isdisjoint(names):
-            found.update(zip(names, kernel(values), strict=True))
-    return found
+            launched.update(zip(names, kernel(values), strict=True))
+    return launched
 
 
 def _further(values: torch.Tensor, needs: Set[str]) -> Numbers:

@@ -249,7 +249,7 @@ class SlotInfo(TensorInfo):
         self._middle = middle
         self.elements = elements
 
-    def of_replay(self, elements: Any) -> LateInfo:
+    def for_replay(self, elements: Any) -> LateInfo:
         """The description for one replay. ``elements``: what its numbers will be made of."""
         return LateInfo(self._frame, self._middle, elements)
 

@@ -81,31 +81,31 @@ def _facts(tensor: torch.Tensor, type_name: str, shape: tuple[int, ...] | None =
 
 
 def _plain(tensor: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
-    found = _facts(tensor, type_name)
+    unwrapped = _facts(tensor, type_name)
     if tensor.layout != torch.strided:
-        return _other_layout(tensor, found)
+        return _other_layout(tensor, unwrapped)
     if tensor.device.type == "meta":
-        found.before.append(("device", "meta"))
-        return found
+        unwrapped.before.append(("device", "meta"))
+        return unwrapped
     if tensor.is_quantized:
-        return _quantised(tensor, found)
+        return _quantised(tensor, unwrapped)
     values = tensor.detach()
     if not values.is_contiguous():
-        found.before.append(("stride", list(values.stride())))
+        unwrapped.before.append(("stride", list(values.stride())))
     if values.device.type != "cpu":
-        found.before.append(("device", str(values.device)))
+        unwrapped.before.append(("device", str(values.device)))
     if private.is_zero(values):
-        values = torch.zeros(found.shape, dtype=values.dtype, device=values.device)
+        values = torch.zeros(unwrapped.shape, dtype=values.dtype, device=values.device)
     if values.is_conj() or values.is_neg():
         values = values.resolve_conj().resolve_neg()
     if values.dtype == torch.complex32:
-        found.stored = values
+        unwrapped.stored = values
         values = values.to(torch.complex64)
-    found.values = values
+    unwrapped.values = values
     if not fits(values):
-        found.values = None
-        found.unsupported = "its storage was freed or is smaller than its shape needs"
-    return found
+        unwrapped.values = None
+        unwrapped.unsupported = "its storage was freed or is smaller than its shape needs"
+    return unwrapped
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -123,39 +123,39 @@ def fits(values: torch.Tensor) -> bool:
     return address_of(values) != 0 and (last + 1) * values.element_size() <= values.untyped_storage().nbytes()
 
 
-def _other_layout(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
+def _other_layout(tensor: torch.Tensor, unwrapped: Unwrapped) -> Unwrapped:
     """Statistics are over the stored values; the zeros between them are not counted."""
     layout = str(tensor.layout)
-    found.behind.append(("layout", layout))
+    unwrapped.behind.append(("layout", layout))
     if tensor.device.type not in ("cpu", "meta"):
-        found.before.append(("device", str(tensor.device)))
+        unwrapped.before.append(("device", str(tensor.device)))
     if tensor.layout is private.MKLDNN:
-        found.values = tensor.detach().to_dense()
-        return found
-    found.behind.append(("nnz", int(tensor._nnz())))
+        unwrapped.values = tensor.detach().to_dense()
+        return unwrapped
+    unwrapped.behind.append(("nnz", int(tensor._nnz())))
     if tensor.device.type == "meta":
-        found.before.append(("device", "meta"))
+        unwrapped.before.append(("device", "meta"))
     else:
-        found.values = tensor._values().detach() if tensor.is_sparse else tensor.values().detach()
-        found.sparse = tensor
-    return found
+        unwrapped.values = tensor._values().detach() if tensor.is_sparse else tensor.values().detach()
+        unwrapped.sparse = tensor
+    return unwrapped
 
 
-def _quantised(tensor: torch.Tensor, found: Unwrapped) -> Unwrapped:
+def _quantised(tensor: torch.Tensor, unwrapped: Unwrapped) -> Unwrapped:
     plain = tensor.detach()
-    found.values = plain.dequantize()
-    found.stored = plain.int_repr()
+    unwrapped.values = plain.dequantize()
+    unwrapped.stored = plain.int_repr()
     scheme = plain.qscheme()
-    found.behind.append(("qscheme", str(scheme)))
+    unwrapped.behind.append(("qscheme", str(scheme)))
     if scheme in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        found.behind += [("scale", float(plain.q_scale())), ("zero_point", int(plain.q_zero_point()))]
+        unwrapped.behind += [("scale", float(plain.q_scale())), ("zero_point", int(plain.q_zero_point()))]
     elif plain.device.type == "cpu":
-        found.behind += [
+        unwrapped.behind += [
             ("axis", int(plain.q_per_channel_axis())),
             ("scale", plain.q_per_channel_scales().tolist()),
             ("zero_point", plain.q_per_channel_zero_points().tolist()),
         ]
-    return found
+    return unwrapped
 
 
 def _transformed(tensor: torch.Tensor) -> Unwrapped:
@@ -166,19 +166,19 @@ def _transformed(tensor: torch.Tensor) -> Unwrapped:
         if not private.is_transformed(inner):
             break
         inner = private.inside_of_transformed(inner)
-    found = unwrap(inner)
-    found.type_name = type_name
-    found.requires_grad = bool(tensor.requires_grad)
-    return found
+    unwrapped = unwrap(inner)
+    unwrapped.type_name = type_name
+    unwrapped.requires_grad = bool(tensor.requires_grad)
+    return unwrapped
 
 
 def _nested(tensor: torch.Tensor, values: torch.Tensor, type_name: str = "torch.Tensor") -> Unwrapped:
     """All components behind one another; the shape is that of this block."""
-    found = unwrap(values)
-    found.type_name = type_name
-    found.requires_grad = bool(tensor.requires_grad)
-    found.behind.insert(0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)"))
-    return found
+    unwrapped = unwrap(values)
+    unwrapped.type_name = type_name
+    unwrapped.requires_grad = bool(tensor.requires_grad)
+    unwrapped.behind.insert(0, ("layout", "torch.jagged" if type_name != "torch.Tensor" else "torch.strided (nested)"))
+    return unwrapped
 
 
 def _jagged(tensor: torch.Tensor) -> Unwrapped:
@@ -191,10 +191,10 @@ def _fake(tensor: torch.Tensor) -> Unwrapped:
 
 
 def _functional(tensor: torch.Tensor) -> Unwrapped:
-    found = _facts(tensor, "torch.Tensor")
-    found.behind.append(("class", _class_name(tensor)))
-    found.unsupported = "a tensor that is being traced has no values"
-    return found
+    unwrapped = _facts(tensor, "torch.Tensor")
+    unwrapped.behind.append(("class", _class_name(tensor)))
+    unwrapped.unsupported = "a tensor that is being traced has no values"
+    return unwrapped
 
 
 def _async_collective(tensor: torch.Tensor) -> Unwrapped:
@@ -202,29 +202,29 @@ def _async_collective(tensor: torch.Tensor) -> Unwrapped:
     type_name = private.AWAITED
     inner: Any = getattr(tensor, "elem", None)
     if getattr(tensor, "completed", False) and isinstance(inner, torch.Tensor):
-        found = unwrap(inner)
-        found.type_name = type_name
-        return found
-    found = _facts(inner if isinstance(inner, torch.Tensor) else tensor, type_name)
-    found.unsupported = "the collective was not waited for yet"
-    return found
+        unwrapped = unwrap(inner)
+        unwrapped.type_name = type_name
+        return unwrapped
+    unwrapped = _facts(inner if isinstance(inner, torch.Tensor) else tensor, type_name)
+    unwrapped.unsupported = "the collective was not waited for yet"
+    return unwrapped
 
 
 def _distributed(tensor: torch.Tensor) -> Unwrapped:
     """Global shape; statistics of what this rank holds."""
     source: Any = tensor
-    found = unwrap(source._local_tensor)
-    local_shape = found.shape
-    found.shape = _sizes(tensor)
-    found.type_name = "torch.distributed.tensor.DTensor"
-    found.requires_grad = bool(tensor.requires_grad)
+    unwrapped = unwrap(source._local_tensor)
+    local_shape = unwrapped.shape
+    unwrapped.shape = _sizes(tensor)
+    unwrapped.type_name = "torch.distributed.tensor.DTensor"
+    unwrapped.requires_grad = bool(tensor.requires_grad)
     spec = source._spec
-    found.behind += [
+    unwrapped.behind += [
         ("placements", [_placement(placement) for placement in spec.placements]),
         ("device_mesh", _ranks_of(spec.mesh)),
         ("local_shape", list(local_shape)),
     ]
-    return found
+    return unwrapped
 
 
 #: The ranks of a mesh never change, but newer versions of torch put them together anew each time they are asked for:
@@ -262,18 +262,18 @@ def _subclass(tensor: torch.Tensor) -> Unwrapped:
     """A class of the user's: its memory if it has some, read past everything the class overrides."""
     base = private.TensorBase
     try:
-        found = unwrap(base.as_subclass(tensor, torch.Tensor))
+        unwrapped = unwrap(base.as_subclass(tensor, torch.Tensor))
     except Exception:
         sizes = tuple(int(n) for n in base.shape.__get__(tensor))
         dtype, requires_grad = base.dtype.__get__(tensor), base.requires_grad.__get__(tensor)
-        found = Unwrapped("torch.Tensor", str(dtype), sizes, bool(requires_grad), None)
-        found.unsupported = "a tensor subclass without memory of its own"
+        unwrapped = Unwrapped("torch.Tensor", str(dtype), sizes, bool(requires_grad), None)
+        unwrapped.unsupported = "a tensor subclass without memory of its own"
     else:
-        if found.unsupported:
-            found.unsupported = "a tensor subclass without memory of its own"
-        found.requires_grad = bool(base.requires_grad.__get__(tensor))
-    found.behind.append(("class", _class_name(tensor)))
-    return found
+        if unwrapped.unsupported:
+            unwrapped.unsupported = "a tensor subclass without memory of its own"
+        unwrapped.requires_grad = bool(base.requires_grad.__get__(tensor))
+    unwrapped.behind.append(("class", _class_name(tensor)))
+    return unwrapped
 
 
 _HANDLERS: dict[str, Callable[[torch.Tensor], Unwrapped]] = {

@@ -104,8 +104,8 @@ class StepRule:
     def end(self) -> None:
         """The step is over, whatever is missing."""
         self.cycle.end()
-        for one in self.called:
-            self._together.setdefault(one, IdentitySet()).update(self.called)
+        for model in self.called:
+            self._together.setdefault(model, IdentitySet()).update(self.called)
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -206,16 +206,18 @@ class UpdateRule(StepRule):
         """See the base class."""
         if not self.trains or self.has_backward or self.cycle.is_begun:
             return False
-        before = [one for one in self.called if one is not model and any(p.requires_grad for p in parameters(one))]
-        if not before or any(one not in self._together for one in before):
+        before = [
+            called for called in self.called if called is not model and any(p.requires_grad for p in parameters(called))
+        ]
+        if not before or any(called not in self._together for called in before):
             return False
         known = self._together.get(model)
         if known is not None:
-            return not any(one in known for one in before)
+            return not any(called in known for called in before)
         own = {id(parameter) for parameter in parameters(model)}
-        makers = [one for one in self.cycle.alive() if any(id(p) in own for p in parameters_of(one))]
-        updated = {id(parameter) for one in makers for parameter in parameters_of(one)}
-        is_apart = not any(id(p) in updated for one in before for p in parameters(one))
+        makers = [optimizer for optimizer in self.cycle.alive() if any(id(p) in own for p in parameters_of(optimizer))]
+        updated = {id(parameter) for optimizer in makers for parameter in parameters_of(optimizer)}
+        is_apart = not any(id(p) in updated for called in before for p in parameters(called))
         return bool(makers) and is_apart and not any(map(self.cycle.has_ever_stepped, makers))
 
     def _has_optimizer(self, hand: HandUpdates) -> bool:
@@ -312,10 +314,10 @@ class OptimizerRule(StepRule):
             and name == f"torch.optim.{kind.__name__}"
         ):
             return True
-        found: Any = sys.modules.get("__main__")
+        value: Any = sys.modules.get("__main__")
         for word in name.split("."):
-            found = getattr(found, word, None)
-        return found is optimizer
+            value = getattr(value, word, None)
+        return value is optimizer
 
     def is_unfinished(self) -> bool:
         """See the base class."""

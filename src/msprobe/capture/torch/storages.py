@@ -64,7 +64,7 @@ class StorageHold:
         if self._weak:
             return
         if may_be_passing(tensor) or not private.has("memory"):
-            others = [one for one in self._holders if one() is not None and one() is not tensor]
+            others = [reference for reference in self._holders if reference() is not None and reference() is not tensor]
             self._holders = [weakref.ref(tensor), *others[: _MOST_HOLDERS - 1]]
         else:
             storage: Any = tensor.untyped_storage()

@@ -16,17 +16,17 @@ Known = tuple[str, int, bool, bytes | None]
 
 def known_types(wants_digest: Callable[[torch.dtype], bool]) -> dict[torch.dtype, Known]:
     """The types that native reductions take; none without the extension."""
-    found: dict[torch.dtype, Known] = {}
+    types: dict[torch.dtype, Known] = {}
     if native.numbers is None:
-        return found
+        return types
     for name, kind in native.KINDS.items():
         dtype = getattr(torch, name, None)
         if isinstance(dtype, torch.dtype):
-            found[dtype] = (str(dtype), kind, wants_digest(dtype), None)
+            types[dtype] = (str(dtype), kind, wants_digest(dtype), None)
     for name in dir(torch):
         dtype = getattr(torch, name)
         if isinstance(dtype, torch.dtype) and digest.is_float8(dtype):
             with OwnWork():
                 table = digest.float8_values(dtype).tobytes()
-            found[dtype] = (str(dtype), native.KINDS["float8"], wants_digest(dtype), table)
-    return found
+            types[dtype] = (str(dtype), native.KINDS["float8"], wants_digest(dtype), table)
+    return types

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from msprobe import log
-from msprobe.capture.overflow import Kept, OverflowCheck
+from msprobe.capture.overflow import KeptTensor, OverflowCheck
 from msprobe.capture.session import Session
 from msprobe.capture.torch import digest
 from msprobe.capture.torch.device_chunks import is_capturing
@@ -90,18 +90,18 @@ def values_of(tensor: torch.Tensor) -> torch.Tensor | None:
     Of a distributed tensor these are what this rank holds, of a collective that nobody waited for there are none
     yet. Sparse tensors are written dense, quantised ones as what they stand for. Call inside ``OwnWork``.
     """
-    found = unwrap(tensor)
-    values = found.values
+    unwrapped = unwrap(tensor)
+    values = unwrapped.values
     if values is None:
         return None
-    if found.sparse is not None:
-        size = math.prod(found.sparse.shape) * values.element_size()
+    if unwrapped.sparse is not None:
+        size = math.prod(unwrapped.sparse.shape) * values.element_size()
         if size > MOST_DENSE_BYTES:
             _not_saved("sparse-too-large", MOST_DENSE_BYTES >> 20)
             return None
-        values = found.sparse.detach().to_dense()
-    elif values.is_complex() and found.stored is not None:
-        values = found.stored
+        values = unwrapped.sparse.detach().to_dense()
+    elif values.is_complex() and unwrapped.stored is not None:
+        values = unwrapped.stored
     name = str(values.dtype).removeprefix("torch.")
     if not can_hold(name):
         _not_saved("type-without-file", name)
@@ -198,15 +198,15 @@ class TensorKeeper:
     def _keep_checked(self, tensor: torch.Tensor, info: Any, name: str, values: CopiedElements | None) -> Any:
         """Hold the values until the record is decided on."""
         if values is not None:
-            kept = Kept(info.with_file(name), None)
-            values.then(lambda found: setattr(kept, "payload", None if info.unset else _held(found)))
+            kept = KeptTensor(info.with_file(name), None)
+            values.then(lambda array: setattr(kept, "payload", None if info.unset else _held(array)))
             self._hold(values.nbytes)
             return kept
         payload = copy_values(tensor, _memory)
         if payload is None:
             return info
         self._hold(payload.data.nbytes)
-        return Kept(info.with_file(name), payload)
+        return KeptTensor(info.with_file(name), payload)
 
     def _hold(self, size: int) -> None:
         """Values are held until their record is decided on; those of too many are decided on now."""

@@ -21,7 +21,7 @@ class TrainingListening(training.TrainingListening, Listening):
 
     def parameters_in(self, optimizer: Any) -> Sequence[Any]:
         """See the base class."""
-        return [one for group in optimizer.param_groups for one in group["params"]]
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def _new_recorder(self) -> TorchRecorder:
         return TorchRecorder(Settings(), dumps=False)

@@ -121,11 +121,11 @@ class Unwritten:
         whole = tensor.detach().as_strided((last,), (1,), 0).view(torch.uint8)
         if self.mask is not None:
             return whole[(self._some_places() * self.size).to(whole.device)]
-        found = []
+        parts = []
         for begin, end in self.ranges:
             step = max(1, (end - begin) * len(self.ranges) // _LOOKED_AT)
-            found.append(whole[begin:end:step])
-        return torch.cat(found) if found else whole[:0].clone()
+            parts.append(whole[begin:end:step])
+        return torch.cat(parts) if parts else whole[:0].clone()
 
     def wrote(self, tensor: torch.Tensor, write: Write | None = None) -> bool:
         """A call has written ``tensor``, which lies in this storage, or those of its elements that ``write`` says.
@@ -179,8 +179,8 @@ class Unwritten:
     def _some_places(self) -> torch.Tensor:
         """Where some of the elements are that are left; none if none is."""
         if self.mask is not None and (self._places is None or not len(self._places)):
-            found = self.mask.nonzero().flatten()
-            self._places = found[:: max(1, len(found) // _LOOKED_AT)]
+            places = self.mask.nonzero().flatten()
+            self._places = places[:: max(1, len(places) // _LOOKED_AT)]
         assert self._places is not None
         return self._places
 

@@ -23,11 +23,11 @@ _NOTHING: Mapping[str, Any] = {}
 def storage_of(module: Any, name: str) -> Mapping[str, Any]:
     """One of the dictionaries of a module: "_modules", "_parameters" or "_buffers"."""
     try:
-        found: Mapping[str, Any] | None = _attributes(module, "__dict__").get(name)
+        attributes: Mapping[str, Any] | None = _attributes(module, "__dict__").get(name)
     except Exception:
         return _NOTHING
     # Of a scripted module it is an object that only looks like a dictionary.
-    return _NOTHING if found is None else found
+    return _NOTHING if attributes is None else attributes
 
 
 def class_name(module: Any) -> str:
@@ -40,8 +40,8 @@ def is_training(module: Any) -> bool:
     try:
         kept = _attributes(module, "__dict__")
         # Where it is a property, it is asked.
-        found = kept["training"] if "training" in kept else module.training  # noqa: SIM401
-        return True if found is None else bool(found)
+        training = kept["training"] if "training" in kept else module.training  # noqa: SIM401
+        return True if training is None else bool(training)
     except Exception:
         return True
 
@@ -68,16 +68,16 @@ def children(module: Any) -> Iterator[nn.Module]:
 
 def named_modules(root: Any) -> list[tuple[str, nn.Module]]:
     """The module itself (its path is empty) and all inside of it, each once under its first path, outer ones first."""
-    found: list[tuple[str, nn.Module]] = [("", root)]
-    _add_modules(root, "", found, {id(root)})
-    return found
+    named: list[tuple[str, nn.Module]] = [("", root)]
+    _add_modules(root, "", named, {id(root)})
+    return named
 
 
 def named_modules_inside(root: Any) -> list[tuple[str, nn.Module]]:
     """As :func:`named_modules`, without the module itself."""
-    found: list[tuple[str, nn.Module]] = []
-    _add_modules(root, "", found, {id(root)})
-    return found
+    named: list[tuple[str, nn.Module]] = []
+    _add_modules(root, "", named, {id(root)})
+    return named
 
 
 def modules(root: Any) -> Iterator[nn.Module]:
@@ -93,13 +93,13 @@ def modules(root: Any) -> Iterator[nn.Module]:
             waiting += reversed(inside)
 
 
-def _add_modules(module: Any, lead: str, found: list[tuple[str, nn.Module]], seen: set[int]) -> None:
+def _add_modules(module: Any, lead: str, named: list[tuple[str, nn.Module]], seen: set[int]) -> None:
     # No inner function: one that calls itself is a cycle, and keeps the model until the collector comes.
     for key, child in storage_of(module, "_modules").items():
         if child is not None and id(child) not in seen:
             seen.add(id(child))
-            found.append((lead + key, child))
-            _add_modules(child, f"{lead}{key}.", found, seen)
+            named.append((lead + key, child))
+            _add_modules(child, f"{lead}{key}.", named, seen)
 
 
 def own_parameters(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -114,7 +114,7 @@ def own_buffers(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def named_parameters(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The parameters of a module and of all inside of it, each once under its first path."""
-    return _of_all(root, "_parameters")
+    return _all_tensors(root, "_parameters")
 
 
 def parameters(root: Any) -> Iterator[torch.Tensor]:
@@ -127,10 +127,10 @@ def parameters(root: Any) -> Iterator[torch.Tensor]:
 
 def named_buffers(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The buffers of a module and of all inside of it, each once under its first path."""
-    return _of_all(root, "_buffers")
+    return _all_tensors(root, "_buffers")
 
 
-def _of_all(root: Any, kind: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _all_tensors(root: Any, kind: str) -> Iterator[tuple[str, torch.Tensor]]:
     seen: set[int] = set()
     for path, module in named_modules(root):
         yield from _once(storage_of(module, kind), seen, f"{path}." if path else "")
@@ -156,10 +156,10 @@ def models_of(held: Iterable[Any]) -> list[nn.Module]:
     places = {id(parameter): place for place, parameter in enumerate(held)}
     every = list(all_modules())
     inside = {id(child) for module in every for child in modules(module) if child is not module}
-    found: list[tuple[int, int, nn.Module]] = []
+    models: list[tuple[int, int, nn.Module]] = []
     for module in every:
         if id(module) not in inside:
             known = [places[id(p)] for p in parameters(module) if id(p) in places]
             if known:
-                found.append((min(known), len(found), module))
-    return [module for *_, module in sorted(found, key=lambda one: one[:2])]
+                models.append((min(known), len(models), module))
+    return [module for *_, module in sorted(models, key=lambda item: item[:2])]

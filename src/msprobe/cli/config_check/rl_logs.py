@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, operations: Any) -> None:
 
 def is_asked(args: argparse.Namespace) -> bool:
     """True for an operation on logs."""
-    return any(one is not None for one in (args.verl_compare, args.verl_verify, args.slime_compare))
+    return any(option is not None for option in (args.verl_compare, args.verl_verify, args.slime_compare))
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -55,24 +55,24 @@ def execute(args: argparse.Namespace) -> int:
 
     if args.verl_verify is not None:
         folder = str(usable_output(args.output or "./verl_param_verify_result"))
-        found = verify_log(args.verl_verify, folder)
+        comparison = verify_log(args.verl_verify, folder)
     else:
         tool = "verl" if args.verl_compare is not None else "slime"
         folder = str(usable_output(args.output or f"./{tool}_param_compare_result"))
         first, second = args.verl_compare or args.slime_compare
-        found = compare_logs(first, second, folder, tool)
+        comparison = compare_logs(first, second, folder, tool)
     answers.wrote([folder])
-    answers.note(apart=found.apart, coverage=found.coverage.as_json())
-    for note in found.notes:
+    answers.note(apart=comparison.apart, coverage=comparison.coverage.as_json())
+    for note in comparison.notes:
         say("  " + translated(said("note-before", note)))
-    of = found.coverage.read["parameters"]
+    of = comparison.coverage.read["parameters"]
     say(
         translated(
-            said("parameters-in-logs-differ", found.apart, of, folder)
-            if found.apart
+            said("parameters-in-logs-differ", comparison.apart, of, folder)
+            if comparison.apart
             else said("no-parameter-in-logs-differs", of, folder)
         )
     )
-    if not found.coverage.is_complete:
-        say(translated(found.coverage.sentence()))
-    return found.coverage.status(found.apart > 0)
+    if not comparison.coverage.is_complete:
+        say(translated(comparison.coverage.sentence()))
+    return comparison.coverage.status(comparison.apart > 0)

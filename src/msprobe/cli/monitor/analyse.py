@@ -62,31 +62,37 @@ def execute(args: argparse.Namespace) -> int:
 
     try:
         steps = steps_of(args.step)
-        found = read_all_alerts(args.folder)
-        first = first_alerts(found.records, args.topk, steps)
-        sides = ranks_of_monitors(found.folders)
-        apart = [one for side in sides for one in divergences(side) if not steps or one.step in steps]
+        alerts = read_all_alerts(args.folder)
+        first = first_alerts(alerts.records, args.topk, steps)
+        sides = ranks_of_monitors(alerts.folders)
+        apart = [
+            divergence for side in sides for divergence in divergences(side) if not steps or divergence.step in steps
+        ]
         lines = []
         if first:
             below = os.path.join(args.folder, FOLDER)
             path = write_first_alerts(first, args.out_path or (below if os.path.isdir(below) else args.folder))
-            number = len(first_alerts(found.records, max(1, len(found.records)), steps))
+            number = len(first_alerts(alerts.records, max(1, len(alerts.records)), steps))
             answers.wrote([path])
-            lines += [translated(headline(found, steps)), f"anomaly_analyse.json: {path}"]
+            lines += [translated(headline(alerts, steps)), f"anomaly_analyse.json: {path}"]
             lines.append(translated(said("first-alerts-of", len(first), number)))
             texts = [record.get("text") or record.get("message", key) for key, record in first.items()]
             lines += [f"{at}: {text}" for at, text in enumerate(texts)]
-        elif found.read:
-            of_steps = said("of-steps", steps) if steps else ""
-            lines.append(translated(said("no-alerts-found", of_steps)))
+        elif alerts.read:
+            steps_text = said("of-steps", steps) if steps else ""
+            lines.append(translated(said("no-alerts-found", steps_text)))
         else:
             lines.append(translated(said("alerts-unknown")))
     except MsprobeError as problem:
         raise UsageError(problem.message) from problem
-    lines += [f"  {one}" for one in found.read] if not first else []
-    lines += ["Not read:", *(f"  {one}" for one in found.unread)] if found.unread else []
-    answers.note(alerts=list(first), apart=[str(one) for one in apart], not_read=[str(one) for one in found.unread])
-    say("\n".join([*lines, *(translated(one.message) for one in apart)]))
+    lines += [f"  {file}" for file in alerts.read] if not first else []
+    lines += ["Not read:", *(f"  {file}" for file in alerts.unread)] if alerts.unread else []
+    answers.note(
+        alerts=list(first),
+        apart=[str(divergence) for divergence in apart],
+        not_read=[str(file) for file in alerts.unread],
+    )
+    say("\n".join([*lines, *(translated(divergence.message) for divergence in apart)]))
     if first or apart:
         return 1
-    return 0 if found.is_whole else 2
+    return 0 if alerts.is_whole else 2

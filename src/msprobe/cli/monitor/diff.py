@@ -55,16 +55,16 @@ def execute(args: argparse.Namespace) -> int:
     compared = (
         said("steps-of-one-rank", result.steps) if one_rank else said("steps-of-ranks", result.steps, result.ranks)
     )
-    if result.found is None:
+    if result.first_bad is None:
         alone = "" if not result.unread else said("in-what-was-compared")
         say(translated(said("no-bad-step", alone, compared)))
         _say_unread(result, args.top)
         return _status(result)
     run = said("of-the-run", result.run) if result.run else ""
-    say(translated(said("first-bad-step", result.found.step, result.rank, run, compared)))
-    for reason in result.found.what[: args.top]:
+    say(translated(said("first-bad-step", result.first_bad.step, result.rank, run, compared)))
+    for reason in result.first_bad.what[: args.top]:
         say(f"  {translated(reason)}")
-    more = len(result.found.what) - args.top
+    more = len(result.first_bad.what) - args.top
     if more > 0:
         say(f"  {translated(said('and-so-many-more', more))}")
     if not result.by_sketches:
@@ -74,17 +74,17 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _status(result: RunDifference) -> int:
-    return result.coverage.status(result.found is not None)
+    return result.coverage.status(result.first_bad is not None)
 
 
 def _as_json(result: RunDifference) -> dict[str, Any]:
-    found = result.found
-    step = found and {
-        "step": found.step,
+    difference = result.first_bad
+    step = difference and {
+        "step": difference.step,
         "rank": result.rank,
         "run": result.run,
-        "certain": found.certain,
-        "what": list(found.what),
+        "certain": difference.certain,
+        "what": list(difference.what),
     }
     return {
         "version": 1,
@@ -101,7 +101,7 @@ def _say_unread(result: RunDifference, top: int) -> None:
     if result.ends:
         ours, theirs = result.ends
         say(translated(said("runs-end-at-different-steps", ours, theirs)))
-    for one in result.unread[:top]:
-        say(translated(said("not-compared-because", one)))
+    for unread in result.unread[:top]:
+        say(translated(said("not-compared-because", unread)))
     if len(result.unread) > top:
         say(translated(said("not-compared-because", said("and-so-many-more", len(result.unread) - top))))

@@ -50,4 +50,4 @@ def execute(args: argparse.Namespace) -> int:
     say(f"report: {page}")
     if not covered.is_complete:
         say(translated(covered.sentence("shown")))
-    return covered.status(found=False)
+    return covered.status(has_findings=False)

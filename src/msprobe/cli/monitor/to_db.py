@@ -60,8 +60,8 @@ def execute(args: argparse.Namespace) -> int:
     """Write the database."""
     from msprobe.monitor.convert import csv_to_database, dump_to_database
 
-    of_dump = args.format == "dump" or (args.format == "auto" and dump_to_database.is_dump(args.data))
-    write = dump_to_database.dump_to_database if of_dump else csv_to_database.csv_to_database
+    is_dump = args.format == "dump" or (args.format == "auto" and dump_to_database.is_dump(args.data))
+    write = dump_to_database.dump_to_database if is_dump else csv_to_database.csv_to_database
     written = write(
         args.data,
         args.db,
@@ -74,4 +74,4 @@ def execute(args: argparse.Namespace) -> int:
     say(translated(said("monitor-database", written.path, written.rows, written.steps, written.ranks)))
     if not written.coverage.is_complete:
         say(translated(written.coverage.sentence("converted")))
-    return written.coverage.status(found=False)
+    return written.coverage.status(has_findings=False)

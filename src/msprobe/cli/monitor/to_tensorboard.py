@@ -62,4 +62,4 @@ def execute(args: argparse.Namespace) -> int:
     say(f"event files: {path}")
     if not covered.is_complete:
         say(translated(covered.sentence("converted")))
-    return covered.status(found=False)
+    return covered.status(has_findings=False)

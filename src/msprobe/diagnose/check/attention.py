@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.check.language import Text, texts
+from msprobe.diagnose.check.language import TokenText, texts
 from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import is_floating, numbers, numel
@@ -34,9 +34,9 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             for event in timeline:
                 if not text.embedding.index < event.index < text.loss.index or event.direction != "forward":
                     continue
-                found = _looks_ahead(timeline, event, text)
-                if found is not None:
-                    seen, certain = found
+                looks_ahead = _looks_ahead(timeline, event, text)
+                if looks_ahead is not None:
+                    seen, certain = looks_ahead
                     yield moment.finding(
                         timeline,
                         event,
@@ -51,7 +51,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
                     break
 
 
-def _looks_ahead(timeline: Timeline, event: Event, text: Text) -> tuple[str, bool] | None:
+def _looks_ahead(timeline: Timeline, event: Event, text: TokenText) -> tuple[str, bool] | None:
     word = operation(event.stem)
     results = floats(event.outputs())
     if event.parts.kind != "api" or not results or not has_values(results[0]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.check.language import Text, texts
+from msprobe.diagnose.check.language import TokenText, texts
 from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import argument, tensors
 from msprobe.diagnose.differences.records import numel
@@ -45,7 +45,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         )
 
 
-def _labels(text: Text) -> int | None:
+def _labels(text: TokenText) -> int | None:
     """How many labels of a loss count: those that no mask replaced by the index that is ignored."""
     ignored = argument(text.loss, 4, "ignore_index")
     ignored = -100 if ignored is None else ignored

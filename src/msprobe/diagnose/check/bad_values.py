@@ -15,13 +15,13 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import is_integer, numbers
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 
 
 @dataclass(frozen=True)
-class Limits:
+class GrowthLimits:
     """What counts as a bad value beside a NaN.
 
     ``every_infinity``: infinities count wherever they are made, masks too. ``largest``: so does a number of greater
@@ -38,7 +38,7 @@ class Limits:
         return self.largest is None and self.growth is None
 
 
-USUAL = Limits()
+USUAL = GrowthLimits()
 
 
 @dataclass
@@ -53,12 +53,12 @@ class Birth:
 
 def bad(leaf: dict[str, Any], largest_size: float | None = None) -> frozenset[str]:
     """Which values that are not finite a tensor is known to have; ``large`` for finite ones beyond ``largest_size``."""
-    found = numbers(leaf)
+    statistics = numbers(leaf)
     kinds: set[str] = set()
     if leaf.get("nan"):
         kinds.add("nan")
-    if found is not None:
-        largest, least = found[0], found[1]
+    if statistics is not None:
+        largest, least = statistics[0], statistics[1]
         if largest != largest or least != least:
             kinds.add("nan")
         if largest == float("inf"):
@@ -82,7 +82,7 @@ def births(timeline: Timeline) -> dict[Event, str]:
 class Watcher:
     """The bad values of one rank: which events read (``given``), write (``made``) and make them (``births``)."""
 
-    def __init__(self, timeline: Timeline, limits: Limits = USUAL) -> None:
+    def __init__(self, timeline: Timeline, limits: GrowthLimits = USUAL) -> None:
         self.limits = limits
         self.timeline = timeline
         self.rank = timeline.rank
@@ -125,13 +125,13 @@ class Watcher:
         return made
 
     def _union(self, leaves: Iterable[dict[str, Any]]) -> frozenset[str]:
-        found: frozenset[str] = frozenset()
+        words: frozenset[str] = frozenset()
         for leaf in leaves:
-            found |= bad(leaf, self.limits.largest)
-        return found
+            words |= bad(leaf, self.limits.largest)
+        return words
 
     def _births(self) -> dict[Event, Birth]:
-        found: dict[Event, Birth] = {}
+        first_births: dict[Event, Birth] = {}
         for event, made in self.made.items():
             given = self.given.get(event, frozenset())
             new = made - given
@@ -140,15 +140,15 @@ class Watcher:
             if event.is_module and any(child in self.made for child in event.children):
                 continue  # What runs inside says it better.
             if "nan" in new:
-                found[event] = Birth(event, "nan", given)
+                first_births[event] = Birth(event, "nan", given)
             elif (not given and (self.limits.every_infinity or not _puts_infinity(event))) or (
                 given and not _puts_infinity(event) and _is_loss(event)
             ):
-                found[event] = Birth(event, worst(new), given)
-        for birth in found.values():
+                first_births[event] = Birth(event, worst(new), given)
+        for birth in first_births.values():
             if birth.value in ("inf", "-inf") and not self.limits.every_infinity:
                 birth.dismissed = self._dismissed(birth)
-        return found
+        return first_births
 
     def _dismissed(self, birth: Birth) -> bool:
         """True if an infinity is masked away again, and nothing bad came of it."""
@@ -184,7 +184,7 @@ def _is_finite(event: Event) -> bool:
     """True if no tensor of a record is known to have a bad value, as in most."""
     for slots in (event.inputs(), event.outputs(), event.parameters()):
         for _, leaf in slots:
-            if not (type(leaf) is TensorInfo and leaf.plain) and is_tensor(leaf) and bad(leaf):
+            if not (type(leaf) is RecordedTensor and leaf.plain) and is_tensor(leaf) and bad(leaf):
                 return False
     return True
 
@@ -196,8 +196,8 @@ def worst(kinds: frozenset[str]) -> str:
 
 def _grows(event: Event, growth: float) -> bool:
     """True if a result is so many times as large as all that went into the call."""
-    given = [found[3] for leaf in tensors(event.inputs()) if (found := numbers(leaf)) is not None]
-    made = [found[3] for leaf in tensors(event.outputs()) if (found := numbers(leaf)) is not None]
+    given = [statistics[3] for leaf in tensors(event.inputs()) if (statistics := numbers(leaf)) is not None]
+    made = [statistics[3] for leaf in tensors(event.outputs()) if (statistics := numbers(leaf)) is not None]
     return bool(given and made) and 0.0 < max(given) * growth < max(made)
 
 

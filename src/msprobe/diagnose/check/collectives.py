@@ -25,16 +25,16 @@ def check(across: Across) -> Iterable[Finding]:
             continue
         results = exchange.results(node)
         first = next(iter(results.values()))
-        if all(one is first for one in results.values()):
+        if all(result is first for result in results.values()):
             continue  # Equal ones are one object.
-        found = _unlike(across, exchange.names(node), exchange.word(node), results)
-        if found is not None:
-            yield found
+        finding = _unlike(across, exchange.names(node), exchange.word(node), results)
+        if finding is not None:
+            yield finding
 
 
-def _unlike(across: Across, names: dict[Rank, str], word: str, found: dict[Rank, Results]) -> Finding | None:
-    results = {rank: leaves for rank, leaves in found.items() if leaves}
-    if len(results) < len(found) or len({len(leaves) for leaves in results.values()}) > 1:
+def _unlike(across: Across, names: dict[Rank, str], word: str, leaves_by_rank: dict[Rank, Results]) -> Finding | None:
+    results = {rank: leaves for rank, leaves in leaves_by_rank.items() if leaves}
+    if len(results) < len(leaves_by_rank) or len({len(leaves) for leaves in results.values()}) > 1:
         return None
     for place in range(len(next(iter(results.values())))):
         leaves = {rank: made[place] for rank, made in results.items()}
@@ -69,7 +69,7 @@ def _unlike(across: Across, names: dict[Rank, str], word: str, found: dict[Rank,
             message,
             evidence={
                 "ranks": sorted(map(str, leaves)),
-                "results": {str(one): measured(leaf) for one, leaf in leaves.items()},
+                "results": {str(rank): measured(leaf) for rank, leaf in leaves.items()},
             },
             relation=relation.brief(),
         )
@@ -84,10 +84,10 @@ def _suspect(usual: Rank, odd: list[Rank], leaves: dict[Rank, Leaf]) -> Rank:
 
 
 def _zeros(leaf: Leaf) -> int:
-    found = leaf.get("zero")
-    return found if isinstance(found, int) else 0
+    zeros = leaf.get("zero")
+    return zeros if isinstance(zeros, int) else 0
 
 
 def _norm(leaf: Leaf) -> float:
-    found = leaf.get("Norm")
-    return float(found) if isinstance(found, (int, float)) else 0.0
+    norm = leaf.get("Norm")
+    return float(norm) if isinstance(norm, (int, float)) else 0.0

@@ -61,14 +61,14 @@ def root(event: Event) -> int | None:
     word = api(event)
     keyword = "dst" if word in ("reduce", "gather", *operators.SENDS) else "src"
     position = {"gather": 2, "scatter": 2}.get(word, 1)
-    found = argument(event, position, keyword)
-    if found is None:
-        found = argument(event, position, f"group_{keyword}")
-    if found is None and word in ("gather", "scatter"):
-        found = 0
-    if found is None and word in operators.RECEIVES:
-        found = event.record.get("source_rank")  # whoever it was
-    return found if isinstance(found, int) else None
+    value = argument(event, position, keyword)
+    if value is None:
+        value = argument(event, position, f"group_{keyword}")
+    if value is None and word in ("gather", "scatter"):
+        value = 0
+    if value is None and word in operators.RECEIVES:
+        value = event.record.get("source_rank")  # whoever it was
+    return value if isinstance(value, int) else None
 
 
 def read(event: Event, rank: Rank) -> list[dict[str, Any]]:
@@ -91,8 +91,8 @@ def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
     if word not in _WRITES or (word in ("reduce", "gather") and root(event) not in (rank, None)):
         return []
     position, _ = _WRITES[word]
-    found = _part(event.outputs(), "output", *_WRITES[word])
-    return found or ([leaf for _, leaf in event.outputs() if is_tensor(leaf)] if position == 0 else [])
+    tensors = _part(event.outputs(), "output", *_WRITES[word])
+    return tensors or ([leaf for _, leaf in event.outputs() if is_tensor(leaf)] if position == 0 else [])
 
 
 def _part(slots: Sequence[Slot], head: str, position: int, keyword: str) -> list[dict[str, Any]]:
@@ -104,13 +104,13 @@ def keys(event: Event, rank: Rank) -> tuple[Key, ...]:
     """What a call exchanges: the same keys, in the same order, stand for the same exchange on all ranks."""
     word = api(event)
     if word == _BATCH:
-        found = tuple(
-            _message(rank, one["peer"], one.get("op"), one.get("tag"))
-            for one in _operations(event, "input_args")
-            if isinstance(one.get("peer"), int)
+        keys_of_batch = tuple(
+            _message(rank, operation["peer"], operation.get("op"), operation.get("tag"))
+            for operation in _operations(event, "input_args")
+            if isinstance(operation.get("peer"), int)
         )
-        if found:
-            return found
+        if keys_of_batch:
+            return keys_of_batch
     if word in operators.SENDS or word in operators.RECEIVES:
         return (_message(rank, root(event), word, argument(event, 3, "tag")),)
     return ((word,),)
@@ -134,9 +134,9 @@ def _operations(event: Event, part: str) -> list[dict[str, Any]]:
     """The messages of a ``batch_isend_irecv``, as they were before or after it."""
     listed = event.record.get(part)
     first = listed[0] if isinstance(listed, list) and listed else None
-    return [one for one in first if isinstance(one, dict)] if isinstance(first, list) else []
+    return [operation for operation in first if isinstance(operation, dict)] if isinstance(first, list) else []
 
 
 def _batched(event: Event, part: str, words: frozenset[str]) -> list[dict[str, Any]]:
-    found = [one.get("tensor") for one in _operations(event, part) if one.get("op") in words]
-    return [leaf for leaf in found if isinstance(leaf, dict) and is_tensor(leaf)]
+    tensors = [operation.get("tensor") for operation in _operations(event, part) if operation.get("op") in words]
+    return [leaf for leaf in tensors if isinstance(leaf, dict) and is_tensor(leaf)]

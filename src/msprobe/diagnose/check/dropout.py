@@ -119,11 +119,11 @@ def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
 def _outermost_in_eval(event: Event) -> Event | None:
     """The outermost module in eval mode around a call, if one around that trains; None if all of them evaluate."""
     above = event.parent
-    found: Event | None = None
+    outermost: Event | None = None
     while above is not None:
         if above.is_module:
             if above.record.get("training") is not False:
-                return found
-            found = above
+                return outermost
+            outermost = above
         above = above.parent
     return None

@@ -31,15 +31,15 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
     for timeline in moment.timelines.values():
         known: set[Event] = set()
-        for found, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
+        for finding, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
             if event not in known:
                 known.add(event)
-                yield found
+                yield finding
 
 
 def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
     """Sensitive calls between a cast down and a cast up."""
-    found = []
+    findings = []
     raised = _raised(timeline)
     makers = moment.makers(timeline)
     for event in timeline:
@@ -65,20 +65,20 @@ def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Ev
             dtype_word(given[0]),
         )
         evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
-        found.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
-    return found
+        findings.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
+    return findings
 
 
 def _raised(timeline: Timeline) -> set[Hashable]:
     """What distinguishes half-precision tensors that are cast to single precision."""
-    found: set[Hashable] = set()
+    marks: set[Hashable] = set()
     for event in timeline:
         if event.direction == "forward" and event.parts.kind == "api" and operation(event.stem) in CASTS:
             given, results = floats(event.inputs()), floats(event.outputs())
             if given and results and dtype_word(given[0]) in _HALF and dtype_word(results[0]) == "float32":
-                found.add(fingerprint(given[0]))
-    found.discard(None)
-    return found
+                marks.add(fingerprint(given[0]))
+    marks.discard(None)
+    return marks
 
 
 def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
@@ -135,7 +135,7 @@ def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Even
         counts = Counter(_types(event)[1] for event in calls.values())
         if len(counts) < 2 or len(calls) < 2:
             continue
-        usual = max(counts, key=lambda one: (counts[one], _common(overall, one, calls)))
+        usual = max(counts, key=lambda called: (counts[called], _common(overall, called, calls)))
         alone = [path for path, event in calls.items() if _types(event)[1] != usual]
         if len(alone) != 1 or alone[0] in known:
             continue
@@ -167,7 +167,7 @@ def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, ca
         return False  # Autocast casts for products of matrices.
     if any(_types(other)[0] == given for other in calls.values() if other is not event):
         return False
-    return gives == "float32" or not any(_is_cast(moment, timeline, one) for one in calls.values())
+    return gives == "float32" or not any(_is_cast(moment, timeline, call) for call in calls.values())
 
 
 def _is_cast(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
@@ -188,9 +188,9 @@ def _is_cast(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
     return False
 
 
-def _common(overall: Counter[tuple[str, str]], one: str, calls: dict[str, Event]) -> int:
+def _common(overall: Counter[tuple[str, str]], called: str, calls: dict[str, Event]) -> int:
     word = operation(next(iter(calls.values())).stem)
-    return overall[(word, one)]
+    return overall[(word, called)]
 
 
 def _number(event: Event, module: Event) -> int:

@@ -21,17 +21,17 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     for timeline in moment.timelines.values():
         if not timeline.part.ours or not _is_trained(moment, timeline):
             continue
-        found = [event for event in timeline if _evaluates(timeline, event)]
-        if found:
+        events = [event for event in timeline if _evaluates(timeline, event)]
+        if events:
             # Who trains in the same step is in eval mode on purpose in between, as to move an input against a model.
             training = _in_training(timeline)
-            found = [event for event in found if plain_path(_root(event).parts.path) not in training]
-        if not found:
+            events = [event for event in events if plain_path(_root(event).parts.path) not in training]
+        if not events:
             continue
-        first = found[0]
+        first = events[0]
         root = _root(first)
-        dropouts = sum(operation(event.stem) != "batch_norm" for event in found)
-        norms = len(found) - dropouts
+        dropouts = sum(operation(event.stem) != "batch_norm" for event in events)
+        norms = len(events) - dropouts
         counts = ((dropouts, "dropouts drop nothing"), (norms, "batch norms keep their averages"))
         what = joined(" and ", [Wording("{} {}", count, words) for count, words in counts if count])
         trained = root.parts.path in moment.history.in_training
@@ -61,7 +61,7 @@ def _evaluates(timeline: Timeline, event: Event) -> bool:
     """True for a dropout or a batch norm that gradients go back through, in a model that is in eval mode as a whole."""
     if event.direction != "forward" or event.parts.kind != "api" or timeline.backward_of(event) is None:
         return False
-    if event.parent is None or any(one.record.get("training") is not False for one in _modules(event)):
+    if event.parent is None or any(module.record.get("training") is not False for module in _modules(event)):
         return False
     if operation(event.stem) == "batch_norm":
         return argument(event, 5, "training") is False and any(
@@ -74,30 +74,32 @@ def _evaluates(timeline: Timeline, event: Event) -> bool:
 def _in_training(timeline: Timeline) -> set[str]:
     """The outermost modules that make a pass in training mode from which gradients come back."""
     return {
-        plain_path(one.parts.path)
-        for one in timeline
-        if one.is_module
-        and one.parent is None
-        and one.direction == "forward"
-        and one.record.get("training") is not False
-        and timeline.backward_of(one) is not None
+        plain_path(event.parts.path)
+        for event in timeline
+        if event.is_module
+        and event.parent is None
+        and event.direction == "forward"
+        and event.record.get("training") is not False
+        and timeline.backward_of(event) is not None
     }
 
 
 def _modules(event: Event) -> list[Event]:
-    found = []
+    modules = []
     above = event.parent
     while above is not None:
-        found.append(above)
+        modules.append(above)
         above = above.parent
-    return found
+    return modules
 
 
 def _whose(timeline: Timeline, root: Event) -> str:
     """The model, or the one of several of which ``root`` is the outermost module that was recorded."""
-    outermost = [one for one in timeline if one.is_module and one.parent is None and one.direction == "forward"]
-    paths = {plain_path(one.parts.path) for one in outermost}
-    if len(paths) > 1 and all(one.record.get("training") is False for one in outermost):
+    outermost = [
+        event for event in timeline if event.is_module and event.parent is None and event.direction == "forward"
+    ]
+    paths = {plain_path(event.parts.path) for event in outermost}
+    if len(paths) > 1 and all(event.record.get("training") is False for event in outermost):
         return "the model"  # Itself it was not recorded: it was given to start(), or has no name.
     return said("the-model", plain_path(root.parts.path))
 

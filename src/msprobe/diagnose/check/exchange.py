@@ -125,21 +125,21 @@ class Exchange:
 
     def __init__(self, ranks: Iterable[RankCalls]) -> None:
         self.calls: list[RankCalls] = []
-        #: The group of each call of each rank, as a number in ``groups``; 0: no record says it.
+        #: The group of each call of each rank, as a number in ``groups``; 0: no record has it.
         self._group_of: list[tuple[int, ...]] = []
         self._groups: dict[tuple[int, ...], int] = {(): 0}
         shared = Shared()
-        for one in ranks:
-            self._group_of.append(shared(self._numbered(one.groups)))
-            columns = {name: shared(getattr(one, name)) for name in ("words", "places", "keys", "forms", "troubles")}
-            columns["results"] = shared.alike(tuple(map(shared.alike, one.results)))
-            self.calls.append(replace(one, names=shared(tuple(map(shared, one.names))), groups=(), **columns))
-        self.ranks: list[Rank] = [one.rank for one in self.calls]
+        for rank in ranks:
+            self._group_of.append(shared(self._numbered(rank.groups)))
+            columns = {name: shared(getattr(rank, name)) for name in ("words", "places", "keys", "forms", "troubles")}
+            columns["results"] = shared.alike(tuple(map(shared.alike, rank.results)))
+            self.calls.append(replace(rank, names=shared(tuple(map(shared, rank.names))), groups=(), **columns))
+        self.ranks: list[Rank] = [calls.rank for calls in self.calls]
         self.nodes: list[MatchedCalls] = []
-        # Where no record says the group, it is all ranks of the dump.
+        # Where no record names the group, it is all ranks of the dump.
         everyone = tuple(sorted(rank for rank in self.ranks if isinstance(rank, int)))
         self._everyone = self._groups.setdefault(everyone, len(self._groups))
-        self._of: list[list[MatchedCalls | None]] = [[None] * len(one.names) for one in self.calls]
+        self._of: list[list[MatchedCalls | None]] = [[None] * len(calls.names) for calls in self.calls]
         self._match()
         self._from_anybody()
         self.nodes = [node for node in self.nodes if len(node)]
@@ -163,37 +163,37 @@ class Exchange:
     @property
     def has_messages(self) -> dict[Rank, bool]:
         """Whether a rank sends or gets messages."""
-        return {one.rank: not operators.MESSAGES.isdisjoint(one.words) for one in self.calls}
+        return {calls.rank: not operators.MESSAGES.isdisjoint(calls.words) for calls in self.calls}
 
     def by_group(self) -> Iterator[tuple[tuple[int, ...], dict[Rank, list[tuple[str, str, str]]]]]:
         """Each group that records name, and the collectives of its ranks over it, in order: name, API and form. Ranks
         of which no exchange was recorded at all are left out.
         """
         places: dict[int, dict[int, list[int]]] = defaultdict(dict)
-        for side, one in enumerate(self.calls):
-            for number, (keys, group) in enumerate(zip(one.keys, self._group_of[side], strict=True)):
+        for side, calls in enumerate(self.calls):
+            for number, (keys, group) in enumerate(zip(calls.keys, self._group_of[side], strict=True)):
                 if group and keys and len(keys[0]) == 1:
                     places[group].setdefault(side, []).append(number)
         groups = list(self._groups)
-        active = [side for side, one in enumerate(self.calls) if any(one.keys)]
-        for group, found in places.items():
+        active = [side for side, calls in enumerate(self.calls) if any(calls.keys)]
+        for group, by_side in places.items():
             members = set(groups[group])
             yield (
                 groups[group],
                 {
                     self.ranks[side]: [
-                        (one.names[number], one.words[number], one.forms[number]) for number in found.get(side, ())
+                        (item.names[number], item.words[number], item.forms[number]) for number in by_side.get(side, ())
                     ]
                     for side in active
                     if self.ranks[side] in members
-                    for one in (self.calls[side],)
+                    for item in (self.calls[side],)
                 },
             )
 
     @property
     def may_go_on(self) -> dict[Rank, bool]:
         """Whether the recording of a rank may have ended before the rank did."""
-        return {one.rank: one.may_go_on for one in self.calls}
+        return {calls.rank: calls.may_go_on for calls in self.calls}
 
     def word(self, node: MatchedCalls) -> str:
         """The API of the first call of a node."""
@@ -212,9 +212,9 @@ class Exchange:
     def _match(self) -> None:
         ids: dict[tuple[Key, int], int] = {}
         sets: dict[tuple[int, int], MatchedCalls] = {}
-        for side, one in enumerate(self.calls):
+        for side, calls in enumerate(self.calls):
             counts: dict[int, int] = defaultdict(int)
-            for number, (keys, group) in enumerate(zip(one.keys, self._group_of[side], strict=True)):
+            for number, (keys, group) in enumerate(zip(calls.keys, self._group_of[side], strict=True)):
                 if not keys:
                     continue
                 numbered = []
@@ -275,17 +275,17 @@ class Exchange:
         for node in self.nodes:
             if len(node) != 1:
                 continue
-            one, number = self.calls[node.sides[0]], node.numbers[0]
-            if one.words[number] not in operators.SENDS | operators.RECEIVES:
+            calls, number = self.calls[node.sides[0]], node.numbers[0]
+            if calls.words[number] not in operators.SENDS | operators.RECEIVES:
                 continue
-            pair = one.keys[number][0][1]
-            if one.words[number] in operators.SENDS:
+            pair = calls.keys[number][0][1]
+            if calls.words[number] in operators.SENDS:
                 waiting[pair[1]].append(node)
-            elif one.words[number] in operators.RECEIVES and pair[0] is None:
-                lone.append((node, one, number))
-        for node, one, number in lone:
-            if waiting[one.rank]:
-                sender = waiting[one.rank].popleft()
+            elif calls.words[number] in operators.RECEIVES and pair[0] is None:
+                lone.append((node, calls, number))
+        for node, calls, number in lone:
+            if waiting[calls.rank]:
+                sender = waiting[calls.rank].popleft()
                 side = node.sides[0]
                 sender.add(side, number)
                 sender.whole = True
@@ -294,7 +294,7 @@ class Exchange:
 
     def unmatched(self) -> list[tuple[Rank, str]]:
         """Rank and name of the calls that some rank of their group does not answer."""
-        return [one for node in self.nodes if not node.whole for one in self.names(node).items()]
+        return [named for node in self.nodes if not node.whole for named in self.names(node).items()]
 
     def mismatch(self) -> str | None:
         """The first collective whose ranks give tensors of different types or shapes, where they must be alike."""
@@ -317,16 +317,16 @@ class Exchange:
 
     def remarks(self) -> list[str]:
         """Ranks that groups name and the dump does not have, and the first call that some rank of a group lacks."""
-        found: list[str] = []
+        remarks: list[str] = []
         numbered = {rank for rank in self.ranks if isinstance(rank, int)}
         absent = sorted(set[int]().union(*self._groups) - numbered)
         if absent and numbered:
             in_words = ranks_in_words(absent)
-            found.append(said("ranks-not-in-dump", in_words))
+            remarks.append(said("ranks-not-in-dump", in_words))
         for node in self.nodes:
             missing = [] if node.whole else self.missing(node)
             if missing:
-                found.append(
+                remarks.append(
                     said(
                         "collective-without-counterpart",
                         self.calls[node.sides[0]].names[node.numbers[0]],
@@ -335,11 +335,11 @@ class Exchange:
                     )
                 )
                 break
-        return found
+        return remarks
 
     def in_order(self) -> Iterator[MatchedCalls]:
         """All calls of all ranks so that nothing comes before what it waits for."""
-        sends = [[word in operators.SENDS for word in one.words] for one in self.calls]
+        sends = [[word in operators.SENDS for word in calls.words] for calls in self.calls]
         for node in self.nodes:
             node.arrived, node.done = 0, False
             node.receiving = sum(not sends[side][number] for side, number in node.members())

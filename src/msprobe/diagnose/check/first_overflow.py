@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.coverage import Coverage
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.bad_values import USUAL, Limits, Watcher, bad
+from msprobe.diagnose.check.bad_values import USUAL, GrowthLimits, Watcher, bad
 from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
 from msprobe.diagnose.check.origins import Origin, calls_of, origins
@@ -52,7 +52,7 @@ class Asked:
     read, and read files that are cut off up to their last whole record.
     """
 
-    limits: Limits = USUAL
+    limits: GrowthLimits = USUAL
     all_steps: bool = False
     partial: bool = False
 
@@ -204,7 +204,7 @@ def _wanted(part: DumpPart, seen: _Seen) -> Collection[str]:
     """The records that have to do with bad values, as their texts say; all, where memory that nobody has written
     must be followed through the calls of a dump that does not mark it.
     """
-    found: list[str] = []
+    names: list[str] = []
     last = ""
     ours = bool(part.ours)
     with_nan = dict.fromkeys((False, True), 0)
@@ -213,21 +213,21 @@ def _wanted(part: DumpPart, seen: _Seen) -> Collection[str]:
             seen.has_tensors |= b'"dtype"' in text
             seen.has_statistics |= b'"Max"' in text
         if name.startswith(_ALWAYS):
-            found.append(name)
+            names.append(name)
         elif _NAN in text:
             backward = ".backward" in name
             with_nan[backward] += 1
             if with_nan[backward] <= _MOST_WITH_NAN:
-                found.append(name)
+                names.append(name)
         elif any(word in text for word in _OTHER_WORDS):
-            found.append(name)
+            names.append(name)
         if not ours and "empty" in name and operation(read_name(name).stem) in operators.UNSET:
             return part.names()
         if name.endswith(".forward") or ".forward." in name:
             last = name
-    wanted = {last, *found} - {""}
+    wanted = {last, *names} - {""}
     # The forward call says why a backward call makes what it makes.
-    return wanted | {name for one in found if ".backward" in one and (name := _forward(one)) in part}
+    return wanted | {name for name_seen in names if ".backward" in name_seen and (name := _forward(name_seen)) in part}
 
 
 class _Search:
@@ -259,24 +259,24 @@ class _Search:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
         jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
-        found = zip(ranks, run(_look_at, jobs, self._workers, show_rank), strict=True)
-        self._search(step, Exchange(self._kept(step, found)))
+        seen = zip(ranks, run(_look_at, jobs, self._workers, show_rank), strict=True)
+        self._search(step, Exchange(self._kept(step, seen)))
 
-    def _kept(self, step: int | None, found: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:
+    def _kept(self, step: int | None, seen: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:
         """What is known of each rank of a step, once what else was seen is noted."""
-        for rank, one in found:
-            if one.problem is not None:
-                self._unread.append(in_words(step, rank, one.problem.message))
-            self._records += one.records
-            self._notes += one.notes
-            self._has_tensors |= one.has_tensors
-            self._has_statistics |= one.has_statistics
-            if one.calls is not None:
+        for rank, looked_at in seen:
+            if looked_at.problem is not None:
+                self._unread.append(in_words(step, rank, looked_at.problem.message))
+            self._records += looked_at.records
+            self._notes += looked_at.notes
+            self._has_tensors |= looked_at.has_tensors
+            self._has_statistics |= looked_at.has_statistics
+            if looked_at.calls is not None:
                 self._ranks.add(rank)
-                yield one.calls
+                yield looked_at.calls
 
     def _search(self, step: int | None, exchange: Exchange) -> None:
-        matters = any(one.matters for one in exchange.calls)
+        matters = any(calls.matters for calls in exchange.calls)
         self.nodes += [self._node(step, origin, matters) for origin in origins(exchange)]
         self._notes += _dismissed(step, exchange)
         if len(exchange) > 1:
@@ -305,7 +305,7 @@ class _Search:
             raise InvalidInputError(said("dump-without-statistics", path))
         nodes = sorted(self.nodes, key=lambda node: (node.step or 0, node.finding.harmless, node.layer, str(node.rank)))
         return OverflowAnswer(
-            status="clean" if not nodes else "harmless" if all(one.finding.harmless for one in nodes) else "found",
+            status="clean" if not nodes else "harmless" if all(node.finding.harmless for node in nodes) else "found",
             dump=path,
             nodes=tuple(nodes),
             notes=tuple(dict.fromkeys(self._notes)),
@@ -327,9 +327,9 @@ def _forward(name: str) -> str:
 def _dismissed(step: int | None, exchange: Exchange) -> Iterator[str]:
     """One note on the infinities that were masked away again."""
     places = Places()
-    for one in exchange.calls:
-        for name in one.dismissed:
-            places.add(f"{place_in_words(step, one.rank)}: {name}")
+    for calls in exchange.calls:
+        for name in calls.dismissed:
+            places.add(f"{place_in_words(step, calls.rank)}: {name}")
     if places.count:
         yield said("infinities-masked", places)
 
@@ -372,8 +372,8 @@ def _input_share(event: Event) -> float | None:
     results = tensors(event.outputs())
     largest = LARGEST.get(dtype_word(results[0])) if results else None
     sizes = [
-        max(abs(found[0]), abs(found[1]))
+        max(abs(statistics[0]), abs(statistics[1]))
         for leaf in tensors(event.inputs())
-        if not bad(leaf) and (found := numbers(leaf)) is not None
+        if not bad(leaf) and (statistics := numbers(leaf)) is not None
     ]
     return max(sizes) / largest if sizes and largest else None

@@ -26,14 +26,14 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 
 
 def _frozen(event: Event) -> list[str]:
-    found = []
+    names = []
     for name, fields in parameters_of(event).items():
         weight = fields.get("weight") if isinstance(fields, dict) else None
         if weight is None or not is_tensor(weight) or weight.get("requires_grad") is not False:
             continue
         if "grad" in fields and fields["grad"] is None:
-            found.append(plain_path(name))
-    return found
+            names.append(plain_path(name))
+    return names
 
 
 def _finding(moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:

@@ -32,21 +32,21 @@ class History:
     def add(self, ranks: Iterable[Glance]) -> None:
         """Remember a step of all ranks."""
         called: set[str] = set()
-        for one in ranks:
-            self.used.update(one.used)
-            called.update(name.rpartition(".")[0] for name in one.used)
-            self.reached.update(one.reached)
+        for glance in ranks:
+            self.used.update(glance.used)
+            called.update(name.rpartition(".")[0] for name in glance.used)
+            self.reached.update(glance.reached)
         # Of a run of many steps most are alike, and one set stands for all of these.
         last = self.called[-1] if self.called else frozenset[str]()
         self.called.append(last if last == called else frozenset(called))
 
     def leave(self, ranks: Iterable[Leaving], step: int | None) -> None:
         """Remember what the next steps ask of this one, once it is checked."""
-        for one in ranks:
-            self.trained.update(one.trained)
-            self.in_training.update(one.in_training)
-            if one.batch is not None:
-                self.batches.setdefault((one.rank, one.batch), step)
+        for glance in ranks:
+            self.trained.update(glance.trained)
+            self.in_training.update(glance.in_training)
+            if glance.batch is not None:
+                self.batches.setdefault((glance.rank, glance.batch), step)
 
 
 @dataclass(frozen=True)
@@ -105,15 +105,15 @@ def leaving_of(moment: CheckedStep, timeline: Timeline) -> Leaving:
 
 def without_gradient(event: Event) -> set[str]:
     """The parameters to be trained that an optimizer holds, and that had no gradient in its step."""
-    found = set()
+    names = set()
     for name, fields in parameters_of(event).items():
         weight = fields.get("weight") if isinstance(fields, dict) else None
         # A share of a parameter may be empty on a rank.
         if weight is None or not is_tensor(weight) or not weight.get("requires_grad") or 0 in weight.get("shape", ()):
             continue
         if "grad" in fields and (fields["grad"] is None or _is_zero(fields["grad"])):
-            found.add(plain_path(name))
-    return found
+            names.add(plain_path(name))
+    return names
 
 
 def _is_zero(gradient: object) -> bool:

@@ -60,8 +60,8 @@ def never_called(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
         modules: dict[str, list[str]] = {}
         for name in names:
             modules.setdefault(_outermost(name, history.used), []).append(name)
-        stacked = {path: found for path, found in modules.items() if _is_left_out(moment, timeline, path)}
-        others = {path: found for path, found in modules.items() if path not in stacked}
+        stacked = {path: names for path, names in modules.items() if _is_left_out(moment, timeline, path)}
+        others = {path: names for path, names in modules.items() if path not in stacked}
         for group, harmless in ((stacked, False), (others, True)):
             if group:
                 yield _finding(moment, timeline, event, group, harmless)
@@ -70,7 +70,7 @@ def never_called(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
 def _finding(
     moment: CheckedStep, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool
 ) -> Finding:
-    names = [name for found in modules.values() for name in found]
+    names = [name for names in modules.values() for name in names]
     steps = len(moment.history.called)
     count = said("parameters", len(names)) if len(names) > 1 else "1 parameter"
     how = "was" if len(modules) == 1 else "were"
@@ -119,7 +119,7 @@ def _is_left_out(moment: CheckedStep, timeline: Timeline, path: str) -> bool:
         return False
     # Where layers are left out at random, another one is missing in each step.
     layers = [{_layer(name, stack + dot) for name in called} - {None} for called in calls]
-    if any(found != layers[0] for found in layers):
+    if any(layer != layers[0] for layer in layers):
         return False
     known = sorted(number for number in layers[0] if number is not None)
     before, behind = [n for n in known if n < int(number)], [n for n in known if n > int(number)]

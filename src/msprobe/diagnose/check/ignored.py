@@ -50,8 +50,8 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 
 
 def _index(event: Event) -> int:
-    found = argument(event, 4, "ignore_index")
-    return found if isinstance(found, int) else -100
+    index = argument(event, 4, "ignore_index")
+    return index if isinstance(index, int) else -100
 
 
 def _ignored(timeline: Timeline, event: Event, labels: dict[str, object]) -> int | None:

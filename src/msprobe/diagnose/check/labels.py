@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msprobe.diagnose.check.language import Text, is_causal, texts
+from msprobe.diagnose.check.language import TokenText, is_causal, texts
 from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
@@ -42,12 +42,12 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             )
 
 
-def _has_next(every: list[Text], text: Text) -> bool:
+def _has_next(every: list[TokenText], text: TokenText) -> bool:
     """True if another loss of the same tokens asks for the next ones: heads may look further ahead beside it."""
-    return any(one.embedding is text.embedding and one.ahead == 1 for one in every)
+    return any(text_read.embedding is text.embedding and text_read.ahead == 1 for text_read in every)
 
 
-def _shifted_twice(moment: CheckedStep, timeline: Timeline, text: Text) -> Finding:
+def _shifted_twice(moment: CheckedStep, timeline: Timeline, text: TokenText) -> Finding:
     return moment.finding(
         timeline,
         text.chain[-1],

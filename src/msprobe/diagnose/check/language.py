@@ -19,7 +19,7 @@ _LOOKED_UP = 9
 
 
 @dataclass(frozen=True)
-class Text:
+class TokenText:
     """One forward pass: the embedding of its tokens, the loss, and where the labels come from.
 
     ``chain``: the calls that the labels went through, the loss's own first. ``ahead``: by how many positions the
@@ -35,17 +35,17 @@ class Text:
     length: int
 
 
-def texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
+def texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
     """The passes of language models in a step."""
     mark = ("texts", timeline.rank)
     if mark not in moment.remembered:
         moment.remembered[mark] = _texts(moment, timeline)
-    found: list[Text] = moment.remembered[mark]
-    return found
+    texts_read: list[TokenText] = moment.remembered[mark]
+    return texts_read
 
 
-def _texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
-    found = []
+def _texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
+    texts_read = []
     embeddings: list[Event] = []
     for event in timeline:
         if event.direction != "forward" or event.parts.kind != "api":
@@ -55,11 +55,11 @@ def _texts(moment: CheckedStep, timeline: Timeline) -> list[Text]:
             embeddings.append(event)
         elif word in operators.LOSSES:
             # Tokens are as many as labels; positions, which are looked up too, need not be.
-            every = (_text(moment, timeline, one, event) for one in embeddings[:-_LOOKED_UP:-1])
-            text = next((one for one in every if one is not None), None)
+            every = (_text(moment, timeline, embedding, event) for embedding in embeddings[:-_LOOKED_UP:-1])
+            text = next((text for text in every if text is not None), None)
             if text is not None:
-                found.append(text)
-    return found
+                texts_read.append(text)
+    return texts_read
 
 
 def _tokens(event: Event) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ def _are_positions(leaf: dict[str, Any]) -> bool:
     return bool(rows == 1 and leaf.get("Min") == 0 and leaf.get("Max") == length - 1 == 2 * (leaf.get("Mean") or 0))
 
 
-def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> Text | None:
+def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> TokenText | None:
     tokens = _tokens(embedding)
     target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
     if tokens is None or not isinstance(target, dict) or not is_integer(target):
@@ -90,9 +90,9 @@ def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event
     mark = fingerprint(tokens)
     chain: list[Event] = [loss]
     leaf, at = target, loss
-    found: Event | None = loss if fingerprint(leaf) == mark else None
+    source_event: Event | None = loss if fingerprint(leaf) == mark else None
     source: Event | None = None
-    while found is None and len(chain) < 20:
+    while source_event is None and len(chain) < 20:
         maker = makers.of(leaf, at)
         if maker is None or maker.parts.kind != "api":
             break
@@ -104,14 +104,18 @@ def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event
             break
         leaf, at = given[0], maker
         if fingerprint(leaf) == mark:
-            found = maker
+            source_event = maker
     # Labels may be the tokens themselves before a mask was laid over them.
-    if found is None and source is not None and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs())):
-        found = source
-    ahead = Shifts(timeline, makers, embedding).of(leaf, at) if source is not None and found is None else None
+    if (
+        source_event is None
+        and source is not None
+        and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs()))
+    ):
+        source_event = source
+    ahead = Shifts(timeline, makers, embedding).of(leaf, at) if source is not None and source_event is None else None
     if shortened and not _from_the_first(makers, loss):
         ahead = None
-    return Text(embedding, loss, tuple(chain), found, ahead, length)
+    return TokenText(embedding, loss, tuple(chain), source_event, ahead, length)
 
 
 def _from_the_first(makers: Producers, loss: Event) -> bool:

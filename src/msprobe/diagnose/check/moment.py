@@ -54,16 +54,18 @@ class Earlier:
         return Earlier(tables[0], tables[1], moved, self.optimized, self.changed & {rank})
 
     @classmethod
-    def of_all(cls, ranks: Iterable[Earlier]) -> Earlier:
+    def together(cls, ranks: Iterable[Earlier]) -> Earlier:
         """What is known of several ranks, together. Equal tables of copies are kept once."""
-        found = cls({}, {}, {}, frozenset())
+        together = cls({}, {}, {}, frozenset())
         shared = Shared()
-        for one in ranks:
-            found.weights.update({rank: shared.alike(table) for rank, table in one.weights.items()})
-            found.gradients.update({rank: shared.alike(table) for rank, table in one.gradients.items()})
-            found.moved.update(one.moved)
-            found = replace(found, optimized=found.optimized | one.optimized, changed=found.changed | one.changed)
-        return found
+        for earlier in ranks:
+            together.weights.update({rank: shared.alike(table) for rank, table in earlier.weights.items()})
+            together.gradients.update({rank: shared.alike(table) for rank, table in earlier.gradients.items()})
+            together.moved.update(earlier.moved)
+            together = replace(
+                together, optimized=together.optimized | earlier.optimized, changed=together.changed | earlier.changed
+            )
+        return together
 
 
 @dataclass
@@ -118,13 +120,13 @@ class CheckedStep:
 
     def at_optimizer(self, timeline: Timeline) -> dict[str, Leaf]:
         """Each parameter's gradient when an optimizer took it (the first one, if there are several)."""
-        found: dict[str, Leaf] = {}
+        gradients: dict[str, Leaf] = {}
         for event in self.optimizer_steps(timeline):
             for name, fields in parameters_of(event).items():
                 gradient = fields.get("grad") if isinstance(fields, dict) else None
                 if gradient is not None and is_tensor(gradient):
-                    found.setdefault(plain_path(name), gradient)
-        return found
+                    gradients.setdefault(plain_path(name), gradient)
+        return gradients
 
     def has_changed(self, rank: Rank) -> bool:
         """True if a weight of a rank has changed since the first of the steps that follow each other."""
@@ -174,10 +176,10 @@ class CheckedStep:
 
 
 def _weights(timeline: Timeline) -> dict[str, Weight]:
-    found: dict[str, Weight] = {}
+    weights: dict[str, Weight] = {}
     for name, weight in _seen_weights(timeline):
-        found.setdefault(name, weight)
-    return found
+        weights.setdefault(name, weight)
+    return weights
 
 
 def _seen_weights(timeline: Timeline) -> Iterator[tuple[str, Weight]]:
@@ -217,7 +219,7 @@ def _gradients(timeline: Timeline) -> dict[str, list[Leaf | None]]:
                 single[full] = leaf
             else:
                 numbered.setdefault(full, {})[event.parts.number] = leaf
-    found: dict[str, list[Leaf | None]] = {name: [leaf] for name, leaf in single.items()}
+    gradients: dict[str, list[Leaf | None]] = {name: [leaf] for name, leaf in single.items()}
     for name, passes in numbered.items():
-        found[name] = [passes[number] for number in sorted(passes)]
-    return found
+        gradients[name] = [passes[number] for number in sorted(passes)]
+    return gradients

@@ -27,10 +27,10 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             continue
         touched = _touched(timeline)
         for event in writes:
-            found = _needed(timeline, event, touched)
-            if found is None:
+            needed = _needed(timeline, event, touched)
+            if needed is None:
                 continue
-            forward, later = found
+            forward, later = needed
             target, after = dict(event.inputs())["input.0"], dict(event.outputs()).get("output.0")
             yield moment.finding(
                 timeline,
@@ -70,7 +70,7 @@ def _hidden_write(event: Event) -> bool:
 
 def _touched(timeline: Timeline) -> dict[Hashable, list[tuple[Event, str, bool]]]:
     """Which calls take or make a tensor: the call, ``input`` or ``output``, and whether autograd follows it there."""
-    found: dict[Hashable, list[tuple[Event, str, bool]]] = {}
+    touched: dict[Hashable, list[tuple[Event, str, bool]]] = {}
     for event in timeline:
         if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
             continue
@@ -78,8 +78,8 @@ def _touched(timeline: Timeline) -> dict[Hashable, list[tuple[Event, str, bool]]
             for _, leaf in slots:
                 if distinct(leaf):
                     mark = fingerprint(leaf)
-                    found.setdefault(mark, []).append((event, side, bool(leaf.get("requires_grad"))))
-    return found
+                    touched.setdefault(mark, []).append((event, side, bool(leaf.get("requires_grad"))))
+    return touched
 
 
 def _needed(
@@ -87,7 +87,7 @@ def _needed(
 ) -> tuple[Event, Event] | None:
     """The call that used the tensor before, and the backward call after that needs it as it was."""
     target = dict(write.inputs())["input.0"]
-    before = [one for one in touched.get(fingerprint(target), ()) if one[0].index < write.index]
+    before = [use for use in touched.get(fingerprint(target), ()) if use[0].index < write.index]
     for event, side, _ in reversed(before):
         if side == "output":
             if operation(event.stem) in operators.NEW_TENSORS:

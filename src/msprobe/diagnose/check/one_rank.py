@@ -28,7 +28,7 @@ _GLANCE = ("Module.", "Cell.", "Optimizer.")
 
 
 @dataclass(frozen=True)
-class Job:
+class RankJob:
     """A step of a rank to check: the only part of ``dump``.
 
     ``checks``: the names of those to make. ``before``: what is known of the step before it; ``history``: of all steps
@@ -99,7 +99,7 @@ def glance(dump: Dump) -> Glance | None:
         return None
 
 
-def check_rank(job: Job) -> CheckedRank:
+def check_rank(job: RankJob) -> CheckedRank:
     """Make the checks that look at one rank, and keep what the others need."""
     (step,) = job.dump.steps
     (rank,) = job.dump.ranks(step)
@@ -112,7 +112,7 @@ def check_rank(job: Job) -> CheckedRank:
     return done
 
 
-def _check(job: Job, timeline: Timeline, done: CheckedRank) -> None:
+def _check(job: RankJob, timeline: Timeline, done: CheckedRank) -> None:
     part = timeline.part
     done.records = len(part)
     done.notes = notes_of(timeline)
@@ -124,7 +124,7 @@ def _check(job: Job, timeline: Timeline, done: CheckedRank) -> None:
         moment.held = done.glance.held
     for check in CHECKS:
         if check.name in job.checks and check.find is not None:
-            done.findings += [(check.name, found) for found in check.find(moment)]
+            done.findings += [(check.name, finding) for finding in check.find(moment)]
     done.calls = calls_of(timeline, Watcher(timeline), with_results=True)
     done.replica = replica_of(moment, timeline) if job.world > 1 else None
     done.leaving = leaving_of(moment, timeline)

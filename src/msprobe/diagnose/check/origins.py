@@ -137,7 +137,7 @@ class _Columns:
 
 def origins(exchange: Exchange) -> list[Origin]:
     """Every birth that no other one explains, by layer and rank; nothing where no rank has a bad value."""
-    if not any(one.has_trouble for one in exchange.calls):
+    if not any(calls.has_trouble for calls in exchange.calls):
         return []
     search = _Search(exchange)
     for node in exchange.in_order():
@@ -149,9 +149,9 @@ class _Search:
     """The calls of all ranks, one after the other: ``tainted`` has for each rank that has gone bad where from."""
 
     def __init__(self, exchange: Exchange) -> None:
-        self.found: list[Origin] = []
+        self.origins: list[Origin] = []
         self._calls = exchange.calls
-        self._troubles = [dict(one.troubles) for one in exchange.calls]
+        self._troubles = [dict(calls.troubles) for calls in exchange.calls]
         self._tainted: dict[int, Origin] = {}
         # The place and the layer of the last call of each rank. Calls that were left out count, too.
         self._last: list[tuple[int, int]] = [(-1, -1)] * len(exchange)
@@ -174,23 +174,23 @@ class _Search:
         """The origins without those that a bad gradient of another rank explains: a wrapper such as DDP reduces
         gradients by itself, behind the records of the backward pass.
         """
-        bad = {one.rank for one in self._calls if one.has_bad_gradient}
-        sources = [origin for origin in self.found if not origin.in_gradient and origin.rank in bad]
+        bad = {calls.rank for calls in self._calls if calls.has_bad_gradient}
+        sources = [origin for origin in self.origins if not origin.in_gradient and origin.rank in bad]
         if not sources:
-            return self.found
+            return self.origins
         source = min(sources, key=lambda origin: origin.layer)
-        for origin in self.found:
+        for origin in self.origins:
             if origin.in_gradient:
                 source.reached.setdefault(origin.rank, origin.name)
                 for table, further in ((source.reached, origin.reached), (source.first_bad, origin.first_bad)):
                     table.update({rank: name for rank, name in further.items() if rank not in {*table, source.rank}})
-        return [origin for origin in self.found if not origin.in_gradient]
+        return [origin for origin in self.origins if not origin.in_gradient]
 
     def _begin(self, side: int, number: int, how: How, value: str, layer: int, taints: bool = True) -> Origin:
-        one = self._calls[side]
+        calls = self._calls[side]
         trouble = self._troubles[side].get(number, _NO_TROUBLE)
-        origin = Origin(one.rank, one.names[number], value, how, layer=layer, in_gradient=trouble.in_gradient)
-        self.found.append(origin)
+        origin = Origin(calls.rank, calls.names[number], value, how, layer=layer, in_gradient=trouble.in_gradient)
+        self.origins.append(origin)
         if taints:
             self._tainted[side] = origin
         return origin

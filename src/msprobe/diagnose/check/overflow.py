@@ -18,7 +18,7 @@ from msprobe.messages import Wording, said
 
 def check(across: Across) -> Iterable[Finding]:
     """Every birth that no other birth explains, in the order of execution over ranks."""
-    matters = any(one.matters for one in across.exchange.calls)
+    matters = any(calls.matters for calls in across.exchange.calls)
     for origin in origins(across.exchange):
         if matters or origin.how != "bad_input":
             with across.opened(origin.rank) as timeline:
@@ -30,7 +30,7 @@ def finding_of(timeline: Timeline, step: int | None, origin: Origin, matters: bo
     end of the recording.
     """
     event = timeline.by_name[origin.name]
-    skipped = any(one.record.get("skipped") for one in timeline.optimizers)
+    skipped = any(optimizer.record.get("skipped") for optimizer in timeline.optimizers)
     message = _message(timeline, event, origin)
     if skipped:
         message += "; the gradient scaler skipped this step"

@@ -60,7 +60,7 @@ def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> st
     if not results:
         return ""
     kind = dtype_word(results[0])
-    sizes = [abs(v) for leaf in given if (found := numbers(leaf)) for v in found[:2]]
+    sizes = [abs(v) for leaf in given if (statistics := numbers(leaf)) for v in statistics[:2]]
     if kind not in LARGEST or not sizes:
         return ""
     return said(

@@ -21,9 +21,9 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         comparer = Comparer(timeline.part, timeline.part)
         for pairs in repeated(timeline):
             for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
-                found = _differs(moment, timeline, comparer, again, first)
-                if found is not None:
-                    yield found
+                finding = _differs(moment, timeline, comparer, again, first)
+                if finding is not None:
+                    yield finding
                     break
 
 
@@ -35,12 +35,12 @@ def _differs(moment: CheckedStep, timeline: Timeline, comparer: Comparer, again:
     allowed = repeat_limit(again)
     given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
     result = _counting(comparer.between(again.outputs(), first.outputs()), allowed)
-    settings = [found for found in given if found.what in ("argument", "missing")]
+    settings = [difference for difference in given if difference.what in ("argument", "missing")]
     if settings:
-        found = settings[0]
+        setting = settings[0]
         return _finding(
-            moment, timeline, comparer, again, first, found,
-            said("recompute-argument-differs", described(found.left), found.slot, described(found.right)),
+            moment, timeline, comparer, again, first, setting,
+            said("recompute-argument-differs", described(setting.left), setting.slot, described(setting.right)),
         )  # fmt: skip
     if given:
         return _finding(
@@ -70,11 +70,11 @@ def _finding(
     comparer: Comparer,
     again: Event,
     first: Event,
-    found: Difference,
+    difference: Difference,
     message: str,
 ) -> Finding:
-    relation = relation_of(found, comparer, other="forward pass")
-    evidence = {"forward": first.name, "slot": found.slot, **measure(found)}
+    relation = relation_of(difference, comparer, other="forward pass")
+    evidence = {"forward": first.name, "slot": difference.slot, **measure(difference)}
     evidence = {
         {"candidate": "recomputed", "reference": "forward_pass"}.get(key, key): value for key, value in evidence.items()
     }
@@ -82,12 +82,12 @@ def _finding(
     return moment.finding(timeline, again, "recompute", message + how, evidence=evidence, relation=relation.brief())
 
 
-def _counting(found: list[Difference], allowed: float) -> list[Difference]:
+def _counting(differences: list[Difference], allowed: float) -> list[Difference]:
     """Differences beyond rounding. What autograd needs, and the memory layout, may differ."""
     return [
-        one
-        for one in found
-        if one.what in ("argument", "dtype", "shape", "not_finite")
-        or (one.what == "missing" and one.left is not None and one.right is not None)
-        or (one.what == "value" and one.delta > allowed)
+        difference
+        for difference in differences
+        if difference.what in ("argument", "dtype", "shape", "not_finite")
+        or (difference.what == "missing" and difference.left is not None and difference.right is not None)
+        or (difference.what == "value" and difference.delta > allowed)
     ]

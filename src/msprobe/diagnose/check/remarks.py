@@ -34,12 +34,12 @@ class Notes:
 
     def lines(self) -> list[str]:
         """One line for each remark and place."""
-        found = []
+        lines = []
         for text, places in self._places.items():
-            found += [Wording("{}: {}", place, text) if place else text for place in places]
+            lines += [Wording("{}: {}", place, text) if place else text for place in places]
             if self._more[text]:
-                found.append(said("more-steps-or-ranks", self._more[text], text))
-        return found
+                lines.append(said("more-steps-or-ranks", self._more[text], text))
+        return lines
 
 
 def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
@@ -48,23 +48,23 @@ def notes_of(timeline: Timeline) -> list[tuple[str, str]]:
     """
     part = timeline.part
     place = place_in_words(part.step, part.rank)
-    found: list[tuple[str, str]] = []
+    notes: list[tuple[str, str]] = []
     if not part.complete:
-        found.append((place, said("recording-interrupted")))
+        notes.append((place, said("recording-interrupted")))
     if not len(part):
-        return [*found, (place, said("no-calls"))]
+        return [*notes, (place, said("no-calls"))]
     if part.kind == "debug" or part.header.get("level") == "debug":
         text = said("level-debug")
-        return [*found, ("", text)]
+        return [*notes, ("", text)]
     results = [leaf for event in timeline for leaf in tensors(event.outputs())]
     if results and not any(key in leaf for leaf in results for key in USUAL_KEYS):
         why = _why(part.header.get("task"), results)
-        found.append(("", said("statistics-not-recorded", why)))
+        notes.append(("", said("statistics-not-recorded", why)))
     if not any(event.parts.kind == "api" for event in timeline) and any(event.is_module for event in timeline):
-        found.append(("", said("only-modules")))
+        notes.append(("", said("only-modules")))
     if not any(event.direction == "backward" for event in timeline):
-        found.append((said("step", part.step), said("no-backward-pass")))
-    return found
+        notes.append((said("step", part.step), said("no-backward-pass")))
+    return notes
 
 
 def _why(task: object, results: list[dict[str, object]]) -> str:

@@ -42,7 +42,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 
 def batch_of(timeline: Timeline) -> tuple[Event, int] | None:
     """The first pass of a model that is trained, and what distinguishes its batch from others."""
-    found = passes(timeline)
-    if not found or timeline.first_backward == len(timeline):
+    passes_made = passes(timeline)
+    if not passes_made or timeline.first_backward == len(timeline):
         return None
-    return found[0], xxh3_64_intdigest(str(marks(found[:1])).encode())
+    return passes_made[0], xxh3_64_intdigest(str(marks(passes_made[:1])).encode())

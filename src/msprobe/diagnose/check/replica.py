@@ -171,11 +171,11 @@ def marks(events: Iterable[Event]) -> list[list[Hashable]]:
 
 
 def _first_pass(timeline: Timeline) -> FirstPass | None:
-    found = passes(timeline)
-    if not found:
+    passes_made = passes(timeline)
+    if not passes_made:
         return None
-    given = tuple(measured(leaf) for leaf in tensors(found[0].inputs()) if distinct(leaf))
-    return FirstPass(found[0].name, xxh3_64_hexdigest(repr(marks(found)).encode()), given)
+    given = tuple(measured(leaf) for leaf in tensors(passes_made[0].inputs()) if distinct(leaf))
+    return FirstPass(passes_made[0].name, xxh3_64_hexdigest(repr(marks(passes_made)).encode()), given)
 
 
 def _signatures(timeline: Timeline) -> Signatures:

@@ -17,13 +17,17 @@ def check(across: Across, copies: set[str]) -> Iterable[Finding]:
     data in the forward pass (shares of a sequence).
     """
     replicas = list(across.replicas.values())
-    if not all(one.optimizers and one.trains and not one.divides for one in replicas):
+    if not all(replica.optimizers and replica.trains and not replica.divides for replica in replicas):
         return
-    if any(set(one.weights) - copies or not one.weights for one in replicas):
+    if any(set(replica.weights) - copies or not replica.weights for replica in replicas):
         return
-    firsts = [one.first_pass for one in replicas]
+    firsts = [replica.first_pass for replica in replicas]
     first, last = firsts[0], firsts[-1]
-    if first is None or last is None or any(one is None or one.marks != first.marks for one in firsts):
+    if (
+        first is None
+        or last is None
+        or any(first_pass is None or first_pass.marks != first.marks for first_pass in firsts)
+    ):
         return
     ranks: list[Rank] = list(across.replicas)
     yield across.finding(

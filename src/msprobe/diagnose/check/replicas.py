@@ -37,9 +37,9 @@ def check(across: Across) -> Iterable[Finding]:
     for ranks in _groups(across):
         part = across.of(ranks)
         for find in (_weights, _calls, _gradients, _settings, _parted, _inputs):
-            found = list(find(part))
-            yield from found
-            if found:
+            findings = list(find(part))
+            yield from findings
+            if findings:
                 break
 
 
@@ -60,38 +60,40 @@ def _inputs(across: Across) -> Iterable[Finding]:
 def _groups(across: Across) -> list[tuple[Rank, ...]]:
     """The groups of ranks that exchange data, and all ranks together; larger ones first."""
     everyone = tuple(across.replicas)
-    found: dict[tuple[Rank, ...], None] = {everyone: None}
+    groups: dict[tuple[Rank, ...], None] = {everyone: None}
     for group in across.exchange.groups:
         members = set(group)
-        found.setdefault(tuple(rank for rank in everyone if rank in members))
-    return sorted((ranks for ranks in found if len(ranks) > 1), key=lambda ranks: -len(ranks))
+        groups.setdefault(tuple(rank for rank in everyone if rank in members))
+    return sorted((ranks for ranks in groups if len(ranks) > 1), key=lambda ranks: -len(ranks))
 
 
 def _copies(across: Across, tables: Tables) -> list[str]:
     """Parameters with the same values on all ranks that have them (two at least)."""
-    found = []
+    names_alike = []
     names = dict.fromkeys(name for table in tables.values() for name in table)
     unsure = []
     for name in names:
         leaves = [tables[rank][name] for rank in across.replicas if name in tables.get(rank, {})]
         if len(leaves) > 1 and _equal(leaves) and not any(map(_is_divided, _objects(leaves))):
             if _single(leaves[0]) or (distinct(leaves[0]) and _is_specific(leaves[0])):
-                found.append(name)
-            elif _of_norm(across, name):
+                names_alike.append(name)
+            elif _is_in_norm(across, name):
                 unsure.append(name)
-    if found and _is_pipeline(across) and not any(_unlike(across, tables, name) for name in names):
+    if names_alike and _is_pipeline(across) and not any(_unlike(across, tables, name) for name in names):
         return []  # Stages that begin from one seed are no copies of each other.
     # Norms begin as ones and zeros, copies or not; ranks with the same model and tokens hold copies.
     first = next(iter(across.replicas.values())).weights
-    same_model = all(one.weights is first or set(one.weights) == set(first) for one in across.replicas.values())
-    if unsure and same_model and (found or _same_tokens(across)):
-        found = [name for name in names if name in found or name in unsure]
-    return found
+    same_model = all(
+        replica.weights is first or set(replica.weights) == set(first) for replica in across.replicas.values()
+    )
+    if unsure and same_model and (names_alike or _same_tokens(across)):
+        names_alike = [name for name in names if name in names_alike or name in unsure]
+    return names_alike
 
 
 def _same_tokens(across: Across) -> bool:
     """True if all ranks look up the same whole numbers first."""
-    marks = {one.tokens for one in across.replicas.values()}
+    marks = {replica.tokens for replica in across.replicas.values()}
     return len(marks) == 1 and None not in marks
 
 
@@ -103,7 +105,7 @@ def _unlike(across: Across, tables: Tables, name: str) -> bool:
 def _is_divided(leaf: Leaf) -> bool:
     """True for a rank's share of a tensor that is divided among ranks (a DTensor)."""
     placements = leaf.get("placements")
-    return isinstance(placements, list) and not all("Replicate" in str(one) or str(one) == "R" for one in placements)
+    return isinstance(placements, list) and not all("Replicate" in str(word) or str(word) == "R" for word in placements)
 
 
 def _is_pipeline(across: Across) -> bool:
@@ -135,21 +137,21 @@ def _is_specific(leaf: Leaf) -> bool:
     return "digest" in leaf or "md5" in leaf or not may_have_two_values(leaf)
 
 
-def _of_norm(across: Across, name: str) -> bool:
+def _is_in_norm(across: Across, name: str) -> bool:
     """True for parameters of a norm, which no common layout divides among ranks."""
-    for one in across.replicas.values():
-        if name in one.weights:
-            return read_name(one.weights[name]).owner.lower().endswith(("norm", "rmsnorm", "layernorm"))
+    for replica in across.replicas.values():
+        if name in replica.weights:
+            return read_name(replica.weights[name]).owner.lower().endswith(("norm", "rmsnorm", "layernorm"))
     return False
 
 
 def _tables(across: Across) -> Tables:
     """The parameters of all ranks."""
-    return {rank: one.parameters for rank, one in across.replicas.items()}
+    return {rank: replica.parameters for rank, replica in across.replicas.items()}
 
 
 def _optimizers(across: Across) -> Tables:
-    return {rank: one.gradients for rank, one in across.replicas.items()}
+    return {rank: replica.gradients for rank, replica in across.replicas.items()}
 
 
 def _apart(tables: Tables, name: str) -> dict[Rank, Leaf] | None:
@@ -199,9 +201,9 @@ def _gradients(across: Across) -> Iterable[Finding]:
             wrong[name] = leaves
     if not wrong:
         return
-    copies = [one for one in _copies(across, weights) if all(one in table for table in arrived.values())]
+    copies = [name for name in _copies(across, weights) if all(name in table for table in arrived.values())]
     left_out = _left_out(across, copies)
-    name = next((one for one in left_out if one in wrong), next(iter(wrong)))
+    name = next((name for name in left_out if name in wrong), next(iter(wrong)))
     leaves = wrong[name]
     rank = _minority(leaves)
     step = across.replicas[rank].optimizers[0][0]
@@ -234,9 +236,9 @@ def _gradients(across: Across) -> Iterable[Finding]:
 
 def _left_out(across: Across, copies: list[str]) -> list[str]:
     """Copies whose gradient no collective takes, where one takes those of others; empty where that is not seen."""
-    for one in across.replicas.values():
-        known = [name for name in copies if name in one.summed or name in one.alone]
-        without = [name for name in known if name in one.alone]
+    for replica in across.replicas.values():
+        known = [name for name in copies if name in replica.summed or name in replica.alone]
+        without = [name for name in known if name in replica.alone]
         if without and len(without) < len(known):
             return without
     return []
@@ -272,23 +274,23 @@ def _parted(across: Across) -> Iterable[Finding]:
 
 def _calls(across: Across) -> Iterable[Finding]:
     """The first call that takes the same tensors on two ranks and gives another result."""
-    one, *others = across.replicas.values()
+    first, *others = across.replicas.values()
     for other in others:
-        suspects = _may_differ(one.calls, other.calls)
-        found = _first_of(across, one.rank, other.rank, suspects) if suspects else None
-        if found is not None:
-            yield found
+        suspects = _may_differ(first.calls, other.calls)
+        finding = _first_of(across, first.rank, other.rank, suspects) if suspects else None
+        if finding is not None:
+            yield finding
             return
 
 
-def _may_differ(one: Signatures, other: Signatures) -> list[str]:
+def _may_differ(signatures: Signatures, other: Signatures) -> list[str]:
     """The calls of equal inputs and other results, by their signatures."""
-    if one.names == other.names and one.made == other.made:
+    if signatures.names == other.names and signatures.made == other.made:
         return []
     theirs = {name: (given, made) for name, given, made in zip(other.names, other.given, other.made, strict=True)}
     return [
         name
-        for name, given, made in zip(one.names, one.given, one.made, strict=True)
+        for name, given, made in zip(signatures.names, signatures.given, signatures.made, strict=True)
         if name in theirs and theirs[name][0] == given and theirs[name][1] != made
     ]
 
@@ -298,8 +300,8 @@ def _first_of(across: Across, rank: Rank, other: Rank, names: list[str]) -> Find
     with across.opened(rank) as here, across.opened(other) as there:
         for name in names:
             event, twin = here.by_name[name], there.by_name[name]
-            found = _same_in_other_out(event, twin)
-            if found is None:
+            same = _same_in_other_out(event, twin)
+            if same is None:
                 continue
             random = operation(event.stem) in operators.RANDOM_PER_RANK
             why = (
@@ -312,7 +314,7 @@ def _first_of(across: Across, rank: Rank, other: Rank, names: list[str]) -> Find
                 name,
                 "replica",
                 said("ranks-compute-differently", name, rank, other, why),
-                evidence={str(rank): measured(found[0]), str(other): measured(found[1])},
+                evidence={str(rank): measured(same[0]), str(other): measured(same[1])},
             )
     return None
 
@@ -354,15 +356,15 @@ def _is_noise(leaves: dict[Rank, Leaf]) -> bool:
     return all(0.0 < statistics_difference(first, leaf) <= allowed for leaf in rest)
 
 
-def _common_ratio(found: list[dict[Rank, Leaf]]) -> float | None:
+def _common_ratio(leaves_by_rank: list[dict[Rank, Leaf]]) -> float | None:
     """The factor between the first two ranks, if it is the same for all parameters."""
     ratios = []
-    for leaves in found:
+    for leaves in leaves_by_rank:
         first, second, *_ = leaves.values()
-        one, other = first.get("Norm"), second.get("Norm")
-        if not isinstance(one, (int, float)) or not isinstance(other, (int, float)) or not other:
+        norm, other = first.get("Norm"), second.get("Norm")
+        if not isinstance(norm, (int, float)) or not isinstance(other, (int, float)) or not other:
             return None
-        ratios.append(one / other)
+        ratios.append(norm / other)
     return ratios[0] if is_one_factor(ratios) else None
 
 

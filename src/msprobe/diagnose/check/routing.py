@@ -27,10 +27,10 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     """The call that chooses the experts, where all others than the busiest get nearly nothing."""
     for timeline in moment.timelines.values():
         for event in timeline:
-            found = _chosen(event)
-            if found is None or event.parent is None:
+            experts_chosen = _chosen(event)
+            if experts_chosen is None or event.parent is None:
                 continue
-            experts, each, tokens = found
+            experts, each, tokens = experts_chosen
             rows = _rows(event.parent, experts) or _rows(event.parent.parent, experts)
             is_whole = len(rows) == experts or _is_router(moment, timeline, event)
             busiest, share = _busiest(rows, each, tokens) or (_only_one(event, each) if is_whole else None) or ([], 0)
@@ -80,7 +80,7 @@ def _rows(around: Event | None, experts: int) -> dict[int, int]:
     """Number of each expert that was called in a pass of a module, and how many rows it got; none where several lists
     of modules were called, or one of more modules than there are experts.
     """
-    found: dict[int, int] = {}
+    rows: dict[int, int] = {}
     lists: set[str] = set()
     for event in around.children if around is not None else ():
         name, _, number = plain_path(event.parts.path).rpartition(".")
@@ -88,8 +88,8 @@ def _rows(around: Event | None, experts: int) -> dict[int, int]:
         shape = taken[0].get("shape") if taken else None
         if number.isdigit() and isinstance(shape, list) and len(shape) > 1:
             lists.add(name)
-            found[int(number)] = found.get(int(number), 0) + math.prod(shape[:-1])
-    return found if len(lists) == 1 and max(found) < experts else {}
+            rows[int(number)] = rows.get(int(number), 0) + math.prod(shape[:-1])
+    return rows if len(lists) == 1 and max(rows) < experts else {}
 
 
 def _busiest(rows: dict[int, int], each: int, tokens: int) -> tuple[list[int], float] | None:
@@ -102,8 +102,10 @@ def _busiest(rows: dict[int, int], each: int, tokens: int) -> tuple[list[int], f
 
 def _only_one(event: Event, each: int) -> tuple[list[int], float] | None:
     """The expert that all tokens get, where the choice is one number."""
-    found = numbers(next(leaf for leaf in tensors(event.outputs()) if not is_floating(leaf)))
-    return ([int(found[0])], 1.0) if each == 1 and found is not None and found[0] == found[1] else None
+    statistics = numbers(next(leaf for leaf in tensors(event.outputs()) if not is_floating(leaf)))
+    return (
+        ([int(statistics[0])], 1.0) if each == 1 and statistics is not None and statistics[0] == statistics[1] else None
+    )
 
 
 def _is_router(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:

@@ -13,7 +13,7 @@ from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
 from msprobe.diagnose.check.history import Glance, History, Leaving
 from msprobe.diagnose.check.moment import Earlier
-from msprobe.diagnose.check.one_rank import CheckedRank, Job, check_rank, glance, opened
+from msprobe.diagnose.check.one_rank import CheckedRank, RankJob, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
 from msprobe.diagnose.check.remarks import Notes
 from msprobe.diagnose.check.replica import Replica
@@ -67,12 +67,12 @@ class CheckResult:
             "version": VERSION,
             "status": self.status,
             "dump": self.dump,
-            "summary": plain(self.summary) | {"kinds": dict(Counter(found.kind for found in self.findings))},
+            "summary": plain(self.summary) | {"kinds": dict(Counter(finding.kind for finding in self.findings))},
             "unread": list(self.unread),
             "coverage": self.coverage.as_json(),
             "notes": list(self.notes),
             "messages": coded(self.notes),
-            "findings": [found.to_json() for found in self.findings],
+            "findings": [finding.to_json() for finding in self.findings],
         }
 
 
@@ -123,8 +123,8 @@ class _Running:
         only = {rank: self._dump.only(step, rank) for rank in ranks}
         glances = self._glances(list(only.values()), step)
         # Tensors get digests of their files on all ranks or on none: one with a digest looks like none without.
-        digests = all(one.has_values for one in glances)
-        held = frozenset[str]().union(*(one.held for one in glances))
+        digests = all(seen_rank.has_values for seen_rank in glances)
+        held = frozenset[str]().union(*(seen_rank.held for seen_rank in glances))
         # A gap in the steps: what was before is not the step before.
         before = self._before if self._last is not None and step == self._last + 1 else None
         is_last = step == self._dump.steps[-1]
@@ -132,7 +132,7 @@ class _Running:
         checks = [check for check in self._checks if not (check.once and check.name in self._reported)]
         names = [check.name for check in checks if check.find is not None]
         jobs = [
-            Job(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
+            RankJob(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
             for rank, dump in only.items()
         ]
 
@@ -156,15 +156,15 @@ class _Running:
         across = Across(step, exchange, kept.replicas, before, lambda rank: opened(only[rank], digests))
         self._look_across(step, across, checks)
         self._history.leave(kept.leaving, step)
-        self._before, self._last = Earlier.of_all(kept.earlier), step
+        self._before, self._last = Earlier.together(kept.earlier), step
 
     def _glances(self, dumps: Sequence[Dump], step: int | None) -> list[Glance]:
         """What all ranks have, before any is checked; a single one is looked at when it is."""
         if len(dumps) == 1:
             return []
-        found = [one for one in run(glance, dumps, self._workers) if one is not None]
-        self._history.add(found)
-        return found
+        glances = [seen_rank for seen_rank in run(glance, dumps, self._workers) if seen_rank is not None]
+        self._history.add(glances)
+        return glances
 
     def _add(self, step: int | None, done: CheckedRank) -> None:
         """Take in what a rank says by itself."""
@@ -174,32 +174,32 @@ class _Running:
         for place, text in done.notes:
             self._notes.add(place, text)
         self._sight.merge(done.sight)
-        for name, found in done.findings:
-            self._keep(name, found)
+        for name, finding in done.findings:
+            self._keep(name, finding)
         for name in done.unread:
             self._unread.add(f"{place_in_words(step, done.rank)}: {name}")
 
     def _look_across(self, step: int | None, across: Across, checks: Sequence[Check]) -> None:
         """What the ranks of a step have to do with each other."""
         for check in checks:
-            for found in check.across(across) if check.across is not None else ():
-                self._keep(check.name, found)
+            for finding in check.across(across) if check.across is not None else ():
+                self._keep(check.name, finding)
         if len(across.exchange) > 1:
             self._sight.seen.add("ranks")
             for remark in across.exchange.remarks():
                 self._notes.add(said("step", step), remark)
 
-    def _keep(self, check: str, found: Finding) -> None:
+    def _keep(self, check: str, finding: Finding) -> None:
         """Take in a finding, unless the same line of the program in its module had it before."""
         self._reported.add(check)
-        mark = (check, found.module, found.evidence.get("source") or found.where, found.kind)
+        mark = (check, finding.module, finding.evidence.get("source") or finding.where, finding.kind)
         if mark in self._said:
             return
         self._said.add(mark)
         self._count += 1
-        self._harmless &= found.harmless
+        self._harmless &= finding.harmless
         number = _NUMBERS.get(check, len(_NUMBERS))
-        self._findings.append((number, replace(found, evidence={"check": check, **found.evidence})))
+        self._findings.append((number, replace(finding, evidence={"check": check, **finding.evidence})))
         if len(self._findings) >= 2 * _MOST_FINDINGS:
             self._findings = sorted(self._findings, key=_place)[:_MOST_FINDINGS]
 
@@ -216,7 +216,7 @@ class _Running:
         return CheckResult(
             status="clean" if not self._count else "harmless" if self._harmless else "found",
             dump=str(path),
-            findings=tuple(found for _, found in sorted(self._findings, key=_place)[:_MOST_FINDINGS]),
+            findings=tuple(finding for _, finding in sorted(self._findings, key=_place)[:_MOST_FINDINGS]),
             notes=tuple(dict.fromkeys(self._notes.lines())),
             unread=tuple(unread),
             summary={
@@ -250,6 +250,6 @@ class _Kept:
 
 def _place(numbered: tuple[int, Finding]) -> tuple[Any, ...]:
     """By step, what does harm first, then in the order of execution; at one place in the order of the checks."""
-    number, found = numbered
-    step = -1 if found.step is None else found.step
-    return found.harmless, step, found.order if found.order is not None else 0, str(found.rank), number
+    number, finding = numbered
+    step = -1 if finding.step is None else finding.step
+    return finding.harmless, step, finding.order if finding.order is not None else 0, str(finding.rank), number

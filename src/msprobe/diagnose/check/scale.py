@@ -117,10 +117,10 @@ def _unscaled(
     backward = timeline.backward_of(loss)
     first = backward.index if backward is not None else loss.index
     # Without modules (level L1) gradients are reported by the optimizer alone.
-    gradients = [leaf for one in timeline if one.direction == "gradient" for leaf in tensors(one.outputs())]
+    gradients = [leaf for event in timeline if event.direction == "gradient" for leaf in tensors(event.outputs())]
     gradients.extend(moment.at_optimizer(timeline).values())
     shapes = {str(leaf.get("shape")) for leaf in gradients}
-    found: tuple[Event, float] | tuple[()] = ()
+    unscaled: tuple[Event, float] | tuple[()] = ()
     for event in timeline.events[first:]:
         if event.parts.kind != "api" or event.direction not in ("forward", "optimizer"):
             continue
@@ -136,9 +136,9 @@ def _unscaled(
         factor = 1.0 / number if word.removeprefix("_foreach_") == "div" else number
         if undoes(factor, scale):
             return event, factor
-        if 1.0 / scale < factor < 1.0 and not found and math.log2(factor).is_integer():
-            found = event, factor
-    return found
+        if 1.0 / scale < factor < 1.0 and not unscaled and math.log2(factor).is_integer():
+            unscaled = event, factor
+    return unscaled
 
 
 def _ratio(moment: CheckedStep, timeline: Timeline) -> float | None:
@@ -146,9 +146,9 @@ def _ratio(moment: CheckedStep, timeline: Timeline) -> float | None:
     ratios = []
     arrived = moment.at_optimizer(timeline)
     for name, passes in moment.gradients(timeline).items():
-        one = passes[0] if len(passes) == 1 else None
+        only = passes[0] if len(passes) == 1 else None
         other = arrived.get(name)
-        if one is not None and other is not None and one.get("Norm") and other.get("Norm"):
-            ratios.append(float(other["Norm"]) / float(one["Norm"]))
+        if only is not None and other is not None and only.get("Norm") and other.get("Norm"):
+            ratios.append(float(other["Norm"]) / float(only["Norm"]))
     ratios.sort()
     return ratios[len(ratios) // 2] if ratios else None

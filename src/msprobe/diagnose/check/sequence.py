@@ -46,7 +46,7 @@ def _parting(calls: Mapping[Rank, Calls], may_go_on: Mapping[Rank, bool]) -> _Pa
         return None
     most = max(counts.values())
     usual = next(rank for rank, own in sequences.items() if counts[own] == most)
-    found = [
+    departures = [
         _Parting(number, rank, usual)
         for rank, own in sequences.items()
         if (number := _first_other(own, sequences[usual])) is not None
@@ -54,13 +54,13 @@ def _parting(calls: Mapping[Rank, Calls], may_go_on: Mapping[Rank, bool]) -> _Pa
         and not (number >= len(own) and may_go_on[rank])
         and not (number >= len(sequences[usual]) and may_go_on[usual])
     ]
-    return min(found, key=lambda one: one.number, default=None)
+    return min(departures, key=lambda departure: departure.number, default=None)
 
 
 def _first_other(own: Sequence[object], usual: Sequence[object]) -> int | None:
     """The place at which two sequences part; None if they are the same."""
-    for number, (one, other) in enumerate(zip(own, usual, strict=False)):
-        if one != other:
+    for number, (call, other) in enumerate(zip(own, usual, strict=False)):
+        if call != other:
             return number
     return min(len(own), len(usual)) if len(own) != len(usual) else None
 
@@ -68,7 +68,7 @@ def _first_other(own: Sequence[object], usual: Sequence[object]) -> int | None:
 def _finding(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls], parting: _Parting) -> Finding:
     number, rank, usual = parting.number, parting.rank, parting.usual
     own, theirs = calls[rank], calls[usual]
-    same = [one for one, found in calls.items() if found[number : number + 1] == theirs[number : number + 1]]
+    same = [rank for rank, names in calls.items() if names[number : number + 1] == theirs[number : number + 1]]
     others = ranks_in_words(same if usual in same else [usual])
     members = ranks_in_words(group)
     if not own:
@@ -109,6 +109,6 @@ def _finding(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls]
         evidence={
             "group": members,
             "call_of_group": number,
-            "calls_by_rank": {str(one): len(found) for one, found in calls.items()},
+            "calls_by_rank": {str(rank): len(names) for rank, names in calls.items()},
         },
     )

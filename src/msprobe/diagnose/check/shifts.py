@@ -31,17 +31,17 @@ class Shifts:
             return 0
         maker = self._makers.of(leaf, at)
         if maker is None:
-            return self._of_outside(leaf) if depth else None
+            return self._shift_of_outside(leaf) if depth else None
         given = tensors(maker.inputs())
         own = _own(maker) if maker.parts.kind == "api" and given and depth < _DEEPEST else None
         if own is None:
             return None
         before = self.of(given[0], maker, depth + 1)
         if before is None:
-            before = self._of_whole(given[0])
+            before = self._shift_in_whole(given[0])
         return None if before is None else before + own
 
-    def _of_whole(self, whole: dict[str, Any]) -> int | None:
+    def _shift_in_whole(self, whole: dict[str, Any]) -> int | None:
         """How far a tensor is ahead of the tokens if these are a slice of it: not at all, but for where that begins."""
         mark = fingerprint(self._tokens)
         for event in self._timeline.events[: self._embedding.index]:
@@ -52,7 +52,7 @@ class Shifts:
                     return None if begin is None else -begin
         return None
 
-    def _of_outside(self, leaf: dict[str, Any]) -> int | None:
+    def _shift_of_outside(self, leaf: dict[str, Any]) -> int | None:
         """Of labels that no recorded call made: by their values; without these, if they are the tokens in another
         order, as they are when they were rolled.
         """
@@ -62,17 +62,17 @@ class Shifts:
         if all(isinstance(name, str) for name in names):
             values, tokens = (self._timeline.part.array(str(name)) for name in names)
             if values is not None and tokens is not None:
-                return _of_values(values, tokens)
+                return _shift_by_values(values, tokens)
         rolled = "digest" in leaf and statistics(leaf) == statistics(self._tokens) and not same(leaf, self._tokens)
         return 1 if rolled else None
 
 
-def _of_values(labels: Any, tokens: Any) -> int | None:
+def _shift_by_values(labels: Any, tokens: Any) -> int | None:
     """0 or 1 if labels are tokens of this or the next position, wherever they are tokens at all (from 0 on)."""
     for ahead in (0, 1):
-        one, other = labels[..., : labels.shape[-1] - ahead], tokens[..., ahead:]
-        counts = one >= 0
-        if np.count_nonzero(counts) > 1 and np.array_equal(one[counts], other[counts]):
+        labels_ahead, other = labels[..., : labels.shape[-1] - ahead], tokens[..., ahead:]
+        counts = labels_ahead >= 0
+        if np.count_nonzero(counts) > 1 and np.array_equal(labels_ahead[counts], other[counts]):
             return ahead
     return None
 

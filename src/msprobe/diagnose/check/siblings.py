@@ -65,7 +65,7 @@ def relative_place(event: Event) -> tuple[str, str] | None:
 
 def _alike(timeline: Timeline) -> dict[tuple[Hashable, ...], dict[str, Event]]:
     """Calls at the same place of layers of one stack: (place, operation, number) -> path of the module -> call."""
-    found: dict[tuple[Hashable, ...], dict[str, Event]] = {}
+    calls_by_place: dict[tuple[Hashable, ...], dict[str, Event]] = {}
     for event in timeline:
         if not event.is_module or event.direction != "forward" or event.record.get("training") is False:
             continue
@@ -75,9 +75,9 @@ def _alike(timeline: Timeline) -> dict[tuple[Hashable, ...], dict[str, Event]]:
         counts: Counter[str] = Counter()
         for call in peers(event, _SETTINGS):
             word = operation(call.stem)
-            found.setdefault((place, word, counts[word]), {}).setdefault(event.parts.path, call)
+            calls_by_place.setdefault((place, word, counts[word]), {}).setdefault(event.parts.path, call)
             counts[word] += 1
-    return found
+    return calls_by_place
 
 
 def _odd(

@@ -60,12 +60,12 @@ class Sight:
 
     def blind(self, checks: Sequence[Check]) -> dict[str, str]:
         """The checks that had nothing to look at, and what they lacked first."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for check in checks:
             lacking = [need for need in check.needs if need not in self.seen]
             if lacking:
                 need = lacking[0]
                 level = _LEVEL_OF.get(need)
-                of_level = said("level", level) if level is not None and level in self.levels else ""
-                found[check.name] = Wording("{}{}", _WITHOUT[need], of_level)
-        return found
+                level_text = said("level", level) if level is not None and level in self.levels else ""
+                reasons[check.name] = Wording("{}{}", _WITHOUT[need], level_text)
+        return reasons

@@ -24,9 +24,9 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         for event in timeline:
             if event.direction not in ("forward", "recompute") or operation(event.stem) != "softmax":
                 continue
-            found = _off(event)
-            if found is not None:
-                total, allowed = found
+            deviation = _off(event)
+            if deviation is not None:
+                total, allowed = deviation
                 yield moment.finding(
                     timeline,
                     event,
@@ -48,15 +48,15 @@ def _off(event: Event) -> tuple[float, float] | None:
         return None
     result = results[0]
     shape = result.get("shape")
-    found = numbers(result)
+    statistics = numbers(result)
     dim = argument(event, 1, "dim")
     dim = argument(event, 1, "axis") if dim is None else dim
-    if not isinstance(shape, list) or not shape or not isinstance(dim, int) or found is None:
+    if not isinstance(shape, list) or not shape or not isinstance(dim, int) or statistics is None:
         return None
     if not -len(shape) <= dim < len(shape) or not numel(result):
         return None
     length = shape[dim]
-    total = found[2] * length
+    total = statistics[2] * length
     allowed = sum_of_one_limit(result, given[0] if len(given) == 1 else None)
     if abs(total - 1.0) <= allowed:
         return None

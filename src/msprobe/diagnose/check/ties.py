@@ -25,8 +25,8 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         for mark, (name, table) in tables.items():
             for other, weight in others.get(mark, ()):
                 gradients = moment.gradients(timeline)
-                one, two = gradients.get(name, []), gradients.get(other, [])
-                pairs = [(a, b) for a, b in zip(one, two, strict=False) if a is not None and b is not None]
+                first, two = gradients.get(name, []), gradients.get(other, [])
+                pairs = [(a, b) for a, b in zip(first, two, strict=False) if a is not None and b is not None]
                 if not pairs or all(fingerprint(a) == fingerprint(b) for a, b in pairs):
                     continue
                 a, b = next(pair for pair in pairs if fingerprint(pair[0]) != fingerprint(pair[1]))

@@ -39,7 +39,11 @@ def _cut_off(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     }
     # A schedule may compute gradients of weights later, by calls of its own.
     arrived = moment.at_optimizer(timeline)
-    got = {name for name in lost if any(arrived.get(one, {}).get("Norm") for one in (name, in_its_model(name)))}
+    got = {
+        name
+        for name in lost
+        if any(arrived.get(name_known, {}).get("Norm") for name_known in (name, in_its_model(name)))
+    }
     lost = {name: event for name, event in lost.items() if name not in got}
     if lost:
         users = _users(timeline)
@@ -76,12 +80,12 @@ def _among(lost: dict[str, Event], reached: set[str]) -> bool:
 
 def _users(timeline: Timeline) -> dict[Hashable, list[Event]]:
     """The forward calls that take a tensor."""
-    found: dict[Hashable, list[Event]] = {}
+    users: dict[Hashable, list[Event]] = {}
     for event in timeline:
         if event.direction == "forward":
             for leaf in floats(event.inputs()):
-                found.setdefault(fingerprint(leaf), []).append(event)
-    return found
+                users.setdefault(fingerprint(leaf), []).append(event)
+    return users
 
 
 def _takes_part(users: dict[Hashable, list[Event]], module: Event) -> bool:

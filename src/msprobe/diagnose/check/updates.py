@@ -193,8 +193,8 @@ def _without_neighbours(
     tops, others = ({name.partition(".")[0] for name in some} for some in (names, held))
     two = all(top.isdigit() for top in tops | others) and len(tops) == len(others) == 1 and tops != others
     meant = two or len(held) <= len(names)
-    one = len(names) == 1
-    text = said("module-in-no-optimizer", _counted(names), "it" if one else "them", len(held), listed(names))
+    is_single = len(names) == 1
+    text = said("module-in-no-optimizer", _counted(names), "it" if is_single else "them", len(held), listed(names))
     if meant:
         text += "; where only some are to be trained, requires_grad_(False) saves the cost of the others' gradients"
     return moment.finding(

@@ -15,8 +15,8 @@ from msprobe.statistics_table import KEYS
 def argument(event: Event, position: int, keyword: str) -> Any:
     """The plain value of an argument, by keyword or position (a method's tensor is position 0); None without it."""
     slots = dict(event.inputs())
-    found = slots.get(f"input.{keyword}", slots.get(f"input.{position}"))
-    return found["value"] if isinstance(found, dict) and "value" in found and not is_tensor(found) else found
+    slot = slots.get(f"input.{keyword}", slots.get(f"input.{position}"))
+    return slot["value"] if isinstance(slot, dict) and "value" in slot and not is_tensor(slot) else slot
 
 
 def tensors(slots: Sequence[Slot]) -> list[dict[str, Any]]:
@@ -31,8 +31,8 @@ def floats(slots: Sequence[Slot]) -> list[dict[str, Any]]:
 
 def is_constant(leaf: dict[str, Any]) -> bool:
     """True if all elements are one value, or nothing is known of them: many tensors look like that."""
-    found = numbers(leaf)
-    return found is None or found[0] == found[1]
+    statistics = numbers(leaf)
+    return statistics is None or statistics[0] == statistics[1]
 
 
 def distinct(leaf: Any) -> bool:
@@ -47,8 +47,8 @@ def same(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
 def has_values(leaf: Any) -> bool:
     """True if a tensor has finite statistics."""
-    found = numbers(leaf) if is_tensor(leaf) else None
-    return found is not None and all(map(math.isfinite, found))
+    statistics = numbers(leaf) if is_tensor(leaf) else None
+    return statistics is not None and all(map(math.isfinite, statistics))
 
 
 def measured(leaf: Any) -> Any:

@@ -39,12 +39,12 @@ class CodeStacks:
 
     def lines(self, stack: int) -> list[bytes]:
         """The lines, the outermost call first."""
-        found: list[bytes] = []
+        lines: list[bytes] = []
         while stack != EMPTY:
-            found.append(self._lines[self._line[stack]])
+            lines.append(self._lines[self._line[stack]])
             stack = self._parent[stack]
-        found.reverse()
-        return found
+        lines.reverse()
+        return lines
 
     def text(self, stack: int) -> str:
         """The lines, a line break between each two."""
@@ -56,14 +56,14 @@ class CodeStacks:
             stack = self._parent[stack]
         return stack
 
-    def common(self, one: int, other: int) -> int:
+    def common(self, first: int, other: int) -> int:
         """The lines with which both begin."""
-        while one != other:
-            if self._depth[one] >= self._depth[other]:
-                one = self._parent[one]
+        while first != other:
+            if self._depth[first] >= self._depth[other]:
+                first = self._parent[first]
             else:
                 other = self._parent[other]
-        return one
+        return first
 
     def __len__(self) -> int:
         """How many different stacks there are, beginnings of others included."""

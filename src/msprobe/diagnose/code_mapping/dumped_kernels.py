@@ -99,7 +99,7 @@ class OpNames:
         self._folder: Path | None = None
         self._long: dict[str, str] = {}
 
-    def of_file(self, file: Path) -> str:
+    def kernel_in_file(self, file: Path) -> str:
         """The name of the kernel, ``""`` if there is none in the name of the file."""
         name = file.name
         if _ONLY_DIGITS.fullmatch(name):

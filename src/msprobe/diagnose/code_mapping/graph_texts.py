@@ -35,18 +35,18 @@ def read_graphs(path: StrPath) -> GraphTexts:
         return {None: [read_ir(path)]}
     if texts := _texts_in(folder):
         return {None: list(map(read_ir, texts))}
-    found: GraphTexts = {}
+    graph_texts: GraphTexts = {}
     for rank, place in sorted(_ranks_in(folder)):
         if texts := _texts_in(place) or _texts_in(place / _OF_A_DUMP):
-            found[rank] = list(map(read_ir, texts))
-    if not found:
+            graph_texts[rank] = list(map(read_ir, texts))
+    if not graph_texts:
         raise PathError(said("no-graph-files", folder))
-    return found
+    return graph_texts
 
 
 def rank_of(folder: Path) -> int | None:
     """The rank in whose folder ``rank_{R}`` this one is; None if in none."""
-    ranks = [int(found[1]) for found in map(_RANK.fullmatch, folder.parts) if found]
+    ranks = [int(match[1]) for match in map(_RANK.fullmatch, folder.parts) if match]
     return ranks[-1] if ranks else None
 
 
@@ -55,9 +55,9 @@ def _texts_in(folder: Path) -> list[Path]:
     names = _names(folder) if folder.is_dir() else []
     for kind in _KINDS:
         last: dict[int, tuple[int, str]] = {}
-        for found in filter(None, map(kind.fullmatch, names)):
-            graph = int(found["graph"])
-            last[graph] = max(last.get(graph, (-1, "")), (int(found["pass"] or 0), found[0]))
+        for match in filter(None, map(kind.fullmatch, names)):
+            graph = int(match["graph"])
+            last[graph] = max(last.get(graph, (-1, "")), (int(match["pass"] or 0), match[0]))
         if last:
             return [folder / last[graph][1] for graph in sorted(last)]
     return []

@@ -62,7 +62,7 @@ class _Rank:
         self._numbers_agree = len(self._by_number) == len(graphs) and not dumped.isdisjoint(self._by_number)
         self.names_kernels = any(lookup.names_kernels for lookup in self._lookups)
 
-    def of_graph(self, number: int | None) -> Sequence[KernelLookup]:
+    def texts_of_graph(self, number: int | None) -> Sequence[KernelLookup]:
         """The texts to ask for the kernels of a graph, the first one first."""
         if not self._numbers_agree:
             return self._lookups
@@ -90,7 +90,7 @@ class Join:
             names = OpNames()
             for folder in folders:
                 for file in self._files.files(folder):
-                    code = find(names.of_file(file))
+                    code = find(names.kernel_in_file(file))
                     self.tally.note(code, file.name.startswith(f"{_PARAMETER}."), other)
                     yield file, code
 
@@ -119,7 +119,7 @@ class Join:
 
     def _names_of_files(self, folders: Iterable[Path]) -> Iterator[str]:
         names = OpNames()
-        return (names.of_file(file) for folder in folders for file in self._files.files(folder))
+        return (names.kernel_in_file(file) for folder in folders for file in self._files.files(folder))
 
     def _names_in_rows(self, folders: Iterable[Path]) -> Iterator[str]:
         for folder in folders:
@@ -131,12 +131,12 @@ class Join:
     def _finder(self, folders: Sequence[Path], names: Iterable[str]) -> tuple[_Find, bool]:
         """What finds the kernels of these folders, and True if they are of a graph that has no text here."""
         rank = self._ranks.get(rank_of(folders[0])) or self._ranks.get(None)
-        lookups = rank.of_graph(graph_of(folders[0])) if rank is not None else []
+        lookups = rank.texts_of_graph(graph_of(folders[0])) if rank is not None else []
         wanted = set(names) if lookups else set()
-        found: dict[str, KernelCode] = {}
+        codes: dict[str, KernelCode] = {}
         for lookup in reversed(lookups):
-            found.update(lookup.find(wanted))
-        return found.get, not lookups
+            codes.update(lookup.find(wanted))
+        return codes.get, not lookups
 
 
 def check_statistics(files: DumpFiles) -> None:

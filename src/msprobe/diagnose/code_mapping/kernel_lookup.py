@@ -79,7 +79,7 @@ class KernelLookup:
     def find(self, names: Iterable[str]) -> dict[str, KernelCode]:
         """The kernels of one graph of a dump, all at once: what their numbers mean shows in all of them together."""
         wanted = list(dict.fromkeys(names))
-        found: dict[str, KernelCode] = {}
+        codes: dict[str, KernelCode] = {}
         numbers = self._renumbered(wanted)
         for name in wanted:
             node = numbers[name] if name in numbers else self._nodes.get(name)
@@ -88,8 +88,8 @@ class KernelLookup:
             else:
                 code = self._code(node, self._graph.code[node]) if node != NONE else None
             if code is not None:
-                found[name] = code
-        return found
+                codes[name] = code
+        return codes
 
     def _renumbered(self, names: Iterable[str]) -> dict[str, int]:
         """Name -> node for the kernels whose numbers are not those of the text; NONE if that is not known.
@@ -103,7 +103,7 @@ class KernelLookup:
                 dumped[numbered[1]].append(numbered[2])
         if all(f"{family}{number}" in self._nodes for family, numbers in dumped.items() for number in numbers):
             return {}
-        found: dict[str, int] = {}
+        new_numbers: dict[str, int] = {}
         for family, numbers in dumped.items():
             nodes = self._families[family]
             # The count goes on from graph to graph, so only the first one is known to begin at 0.
@@ -111,8 +111,8 @@ class KernelLookup:
             begin = min(dumped_places) if self._graph.number and self._is_all(dumped_places, len(nodes)) else 0
             for number in numbers:
                 place = int(number) - begin if len(number) < 10 else NONE
-                found[f"{family}{number}"] = nodes[place][1] if 0 <= place < len(nodes) else NONE
-        return found
+                new_numbers[f"{family}{number}"] = nodes[place][1] if 0 <= place < len(nodes) else NONE
+        return new_numbers
 
     @staticmethod
     def _is_all(places: Sequence[int], count: int) -> bool:

@@ -16,7 +16,7 @@ from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.tensor_pass import Detail
 from msprobe.diagnose.measured.healthy import NOT_MEASURED
-from msprobe.diagnose.steps.tensor_info import TensorInfo, spoken
+from msprobe.diagnose.steps.tensor_info import RecordedTensor, spoken
 from msprobe.diagnose.steps.tensor_info import fingerprint as fingerprint
 from msprobe.diagnose.steps.tensor_info import is_floating as is_floating
 from msprobe.diagnose.steps.tensor_info import is_integer as is_integer
@@ -78,11 +78,11 @@ def pair_slots(left: Sequence[Slot], right: Sequence[Slot]) -> tuple[list[tuple[
         else:
             rest.append((slot, value))
     if rest and others:
-        for one in list(rest):
+        for lone_slot in list(rest):
             twin = next((key for key, other in others.items() if is_tensor(other)), None)
-            if is_tensor(one[1]) and twin is not None:
-                pairs.append((one, (twin, others.pop(twin))))
-                rest.remove(one)
+            if is_tensor(lone_slot[1]) and twin is not None:
+                pairs.append((lone_slot, (twin, others.pop(twin))))
+                rest.remove(lone_slot)
     return pairs, rest, list(others.items())
 
 
@@ -129,14 +129,16 @@ class Comparer:
         if left == right and not any(_needs_values(value) for _, value in left) and not self.rows.reorders(left):
             return []
         pairs, rest, alone = pair_slots(left, right)
-        found = [one for (slot, value), (_, other) in pairs for one in self.leaf(slot, value, other)]
-        found += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
-        found += [Difference(slot, "missing", None, value) for slot, value in alone if value is not None]
-        return found
+        differences = [
+            difference for (slot, value), (_, other) in pairs for difference in self.leaf(slot, value, other)
+        ]
+        differences += [Difference(slot, "missing", value, None) for slot, value in rest if value is not None]
+        differences += [Difference(slot, "missing", None, value) for slot, value in alone if value is not None]
+        return differences
 
     def leaf(self, slot: str, left: Any, right: Any) -> list[Difference]:
         """What differs between two values."""
-        if type(left) is TensorInfo and type(right) is TensorInfo and left.plain and right.plain:
+        if type(left) is RecordedTensor and type(right) is RecordedTensor and left.plain and right.plain:
             # Most are of this kind: known by four finite numbers alone, and alike in all else.
             if (
                 not self.crossing
@@ -149,50 +151,54 @@ class Comparer:
                 if left.statistics == right.statistics:
                     # Other elements in another order, as far apart as no statistic says.
                     return [Difference(slot, "value", left, right)] if self.rows.reordered(left, right) else []
-                return [Difference(slot, "value", left, right, _of_plain(left, right))]
+                return [Difference(slot, "value", left, right, _plain_distance(left, right))]
         elif left == right and not is_tensor(left):
             return []
         if not (is_tensor(left) and is_tensor(right)):
             return _compare_plain(slot, left, right)
         if self.crossing:
             return self._across(slot, left, right)
-        found: list[Difference] = []
+        differences: list[Difference] = []
         if left["dtype"] != right["dtype"]:
-            found.append(Difference(slot, "dtype", left, right))
+            differences.append(Difference(slot, "dtype", left, right))
         if left.get("shape") != right.get("shape"):
-            found.append(Difference(slot, "shape", left, right))
+            differences.append(Difference(slot, "shape", left, right))
             if numel(left) != numel(right):
-                return [*found, Difference(slot, "value", left, right, math.inf)]
+                return [*differences, Difference(slot, "value", left, right, math.inf)]
         if (
             left.get("stride") != right.get("stride")
             and "layout" not in left
             and left.get("shape") == right.get("shape")
         ):
-            found.append(Difference(slot, "layout", left, right))
+            differences.append(Difference(slot, "layout", left, right))
         if is_floating(left) and left.get("requires_grad") != right.get("requires_grad"):
-            found.append(Difference(slot, "requires_grad", left, right))
+            differences.append(Difference(slot, "requires_grad", left, right))
         if not _is_unset(left, right) and not self.same(left, right):
             if not_finite(left) and not not_finite(right):
-                found.append(Difference(slot, "not_finite", left, right, math.inf))
+                differences.append(Difference(slot, "not_finite", left, right, math.inf))
             else:
                 delta = self.delta(left, right)
                 if delta or not _half_known(left, right):
-                    found.append(Difference(slot, "value", left, right, delta))
-        return found
+                    differences.append(Difference(slot, "value", left, right, delta))
+        return differences
 
     def _across(self, slot: str, left: dict[str, Any], right: dict[str, Any]) -> list[Difference]:
         """What differs between tensors of two frameworks. Each has whole numbers, and layouts, of its own liking."""
-        found: list[Difference] = []
+        differences: list[Difference] = []
         if left["dtype"] != right["dtype"] and not (is_integer(left) and is_integer(right)):
-            found.append(Difference(slot, "dtype", left, right))
+            differences.append(Difference(slot, "dtype", left, right))
         if numel(left) != numel(right):
-            return [*found, Difference(slot, "shape", left, right), Difference(slot, "value", left, right, math.inf)]
+            return [
+                *differences,
+                Difference(slot, "shape", left, right),
+                Difference(slot, "value", left, right, math.inf),
+            ]
         if self.same(left, right):
-            return found
+            return differences
         if not_finite(left) and not not_finite(right):
-            return [*found, Difference(slot, "not_finite", left, right, math.inf)]
+            return [*differences, Difference(slot, "not_finite", left, right, math.inf)]
         delta = self.delta(left, right)
-        return [*found, Difference(slot, "value", left, right, delta)] if delta else found
+        return [*differences, Difference(slot, "value", left, right, delta)] if delta else differences
 
     def same(self, left: dict[str, Any], right: dict[str, Any]) -> bool:
         """True if two tensors hold the same values, or look alike in all that was recorded."""
@@ -201,12 +207,16 @@ class Comparer:
         # Two frameworks round otherwise, so that other digests say nothing of floating-point numbers.
         if left["dtype"] == right["dtype"] and not (self.crossing and is_floating(left)):
             for kind in ("digest", "md5"):
-                one, other = left.get(kind), right.get(kind)
-                if isinstance(one, str) and isinstance(other, str) and one.partition(":")[0] == other.partition(":")[0]:
-                    return one == other
-                if kind == "md5" and isinstance(one, str) and isinstance(other, str):
-                    return one == other
-        exact = self._of_values(left, right)
+                first, other = left.get(kind), right.get(kind)
+                if (
+                    isinstance(first, str)
+                    and isinstance(other, str)
+                    and first.partition(":")[0] == other.partition(":")[0]
+                ):
+                    return first == other
+                if kind == "md5" and isinstance(first, str) and isinstance(other, str):
+                    return first == other
+        exact = self._distance_of_values(left, right)
         if exact is not None:
             return exact == 0.0  # statistics are rounded to the type of the tensor
         if statistics(left) != statistics(right) and not _alike(left, right):
@@ -215,10 +225,10 @@ class Comparer:
 
     def delta(self, left: dict[str, Any], right: dict[str, Any]) -> float:
         """The relative distance of two tensors of as many elements."""
-        exact = self._of_values(left, right)
+        exact = self._distance_of_values(left, right)
         return statistics_difference(left, right) if exact is None else exact
 
-    def _of_values(self, left: dict[str, Any], right: dict[str, Any]) -> float | None:
+    def _distance_of_values(self, left: dict[str, Any], right: dict[str, Any]) -> float | None:
         names = left.get("data_name"), right.get("data_name")
         if not (isinstance(names[0], str) and isinstance(names[1], str)):
             return None
@@ -252,9 +262,9 @@ def _needs_values(value: Any) -> bool:
 
 def _alike(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """Equal statistics, NaN for NaN, whether as numbers or as the words of strict JSON."""
-    for one, other in zip(statistics(left), statistics(right), strict=True):
-        if one != other:
-            a, b = spoken(one), spoken(other)
+    for number, other in zip(statistics(left), statistics(right), strict=True):
+        if number != other:
+            a, b = spoken(number), spoken(other)
             if a != b and not (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)):
                 return False
     return True
@@ -264,7 +274,7 @@ def hides_elements(leaf: Any) -> bool:
     """True if statistics are all that is known of a tensor, and say nothing of most of its elements: beside an infinity
     or a NaN neither mean nor norm says anything.
     """
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     norm = leaf.get("Norm") if is_tensor(leaf) else None
     if norm is None or "digest" in leaf or "md5" in leaf or "data_name" in leaf:
@@ -275,7 +285,7 @@ def hides_elements(leaf: Any) -> bool:
 
 def is_unread(leaf: Any) -> bool:
     """True for a tensor of which a record of values has none: its elements could not be read."""
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     return is_tensor(leaf) and "unsupported" in leaf and numbers(leaf) is None and "data_name" not in leaf
 
@@ -284,46 +294,46 @@ def statistics_difference(left: dict[str, Any], right: dict[str, Any]) -> float:
     """Relative distance of the statistics of two tensors; 1 for whole numbers that differ, and for another number of
     elements that are not finite.
     """
-    one, other = numbers(left), numbers(right)
-    if one is None or other is None:
+    ours, other = numbers(left), numbers(right)
+    if ours is None or other is None:
         return 0.0  # not recorded on one side: nothing is known
     lacking = [a is None or b is None for a, b in zip(statistics(left), statistics(right), strict=True)]
     if any(lacking):
-        one, other = _without(one, lacking), _without(other, lacking)
+        ours, other = _without(ours, lacking), _without(other, lacking)
     if is_integer(left) and is_integer(right):
         return 1.0
     if _other_count(left, right):
         return 1.0
-    if not all(map(math.isfinite, (*one, *other))) and any(
-        a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(one, other, strict=True)
+    if not all(map(math.isfinite, (*ours, *other))) and any(
+        a != b and not (math.isfinite(a) and math.isfinite(b)) for a, b in zip(ours, other, strict=True)
     ):
-        same = all(_same_or_finite(a, b) for a, b in zip(one, other, strict=True))
+        same = all(_same_or_finite(a, b) for a, b in zip(ours, other, strict=True))
         return 0.0 if same else math.inf
     # Statistics that are infinite on both sides say nothing.
-    largest = max((abs(v) for v in (*one[:2], *other[:2]) if math.isfinite(v)), default=0.0)
-    typical = max(one[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
+    largest = max((abs(v) for v in (*ours[:2], *other[:2]) if math.isfinite(v)), default=0.0)
+    typical = max(ours[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
     typical = typical if math.isfinite(typical) else largest
     return max(
-        _relative(one[0], other[0], largest),
-        _relative(one[1], other[1], largest),
-        _relative(one[2], other[2], typical or largest),
-        _relative(one[3], other[3], max(one[3], other[3])),
+        _relative(ours[0], other[0], largest),
+        _relative(ours[1], other[1], largest),
+        _relative(ours[2], other[2], typical or largest),
+        _relative(ours[3], other[3], max(ours[3], other[3])),
     )
 
 
-def _of_plain(left: TensorInfo, right: TensorInfo) -> float:
+def _plain_distance(left: RecordedTensor, right: RecordedTensor) -> float:
     """The same for tensors of floating-point numbers of one form of which four finite numbers are known."""
     (most, least, mean, norm), (its_most, its_least, its_mean, its_norm) = left.statistics, right.statistics
     largest = max(most, -most, least, -least, its_most, -its_most, its_least, -its_least)
     size = left.rms if left.rms >= right.rms else right.rms
     typical = size or largest
     highest, lowest = abs(most - its_most), abs(least - its_least)
-    found = (highest if highest >= lowest else lowest) / largest if largest else 0.0
-    of_mean = abs(mean - its_mean) / typical if typical else 0.0
+    largest_part = (highest if highest >= lowest else lowest) / largest if largest else 0.0
+    mean_part = abs(mean - its_mean) / typical if typical else 0.0
     its_norm, norm = (its_norm, norm) if norm >= its_norm else (norm, its_norm)
-    of_norm = (norm - its_norm) / norm if norm else 0.0
-    found = found if found >= of_mean else of_mean
-    return found if found >= of_norm else of_norm
+    norm_part = (norm - its_norm) / norm if norm else 0.0
+    largest_part = largest_part if largest_part >= mean_part else mean_part
+    return largest_part if largest_part >= norm_part else norm_part
 
 
 def _other_count(left: dict[str, Any], right: dict[str, Any]) -> bool:
@@ -338,9 +348,9 @@ def _half_known(left: dict[str, Any], right: dict[str, Any]) -> bool:
     return any((a is None) != (b is None) for a, b in zip(statistics(left), statistics(right), strict=True))
 
 
-def _without(found: tuple[float, float, float, float], lacking: list[bool]) -> tuple[float, float, float, float]:
+def _without(values: tuple[float, float, float, float], lacking: list[bool]) -> tuple[float, float, float, float]:
     """The statistics with those that one side has not recorded left out: zero, on both sides."""
-    first, second, third, fourth = (0.0 if gone else value for value, gone in zip(found, lacking, strict=True))
+    first, second, third, fourth = (0.0 if gone else value for value, gone in zip(values, lacking, strict=True))
     return first, second, third, fourth
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msprobe.diagnose.steps.tensor_info import is_tensor
-from msprobe.store.rows import Rows, distance, number_of
+from msprobe.store.rows import StoredRows, distance, number_of
 
 #: Sixteen units of the coarsest type that trains, bfloat16, are an eighth of a number: rounding that leaves all
 #: statistics as they are makes less than half of that.
@@ -21,7 +21,7 @@ _OTHER_ORDER = 1 / 16
 class RowDigests:
     """The rows of two parts, asked pair by pair."""
 
-    def __init__(self, candidate: Rows, reference: Rows) -> None:
+    def __init__(self, candidate: StoredRows, reference: StoredRows) -> None:
         self._candidate, self._reference = candidate, reference
         self._known: dict[tuple[int, int], bool] = {}
         self._changed: frozenset[int] | None = None
@@ -33,10 +33,10 @@ class RowDigests:
         key = number_of(left), number_of(right)
         if min(key) < 0 or (key[0] == key[1] and key[0] not in self._changed_rows()):
             return False
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._are_apart(*key)
-        return found
+        apart = self._known.get(key)
+        if apart is None:
+            apart = self._known[key] = self._are_apart(*key)
+        return apart
 
     def apart(self, left: Mapping[str, Any], right: Mapping[str, Any]) -> float:
         """The relative distance of two tensors that are :meth:`reordered`, 0 of others: their statistics say none."""
@@ -53,10 +53,10 @@ class RowDigests:
         """
         return bool(self._changed_rows()) and any(self.reordered(leaf, leaf) for _, leaf in slots if is_tensor(leaf))
 
-    def _are_apart(self, one: int, other: int) -> bool:
-        if self._candidate.raw(one) == self._reference.raw(other):
+    def _are_apart(self, first: int, other: int) -> bool:
+        if self._candidate.raw(first) == self._reference.raw(other):
             return False
-        mine, theirs = self._candidate.row(one), self._reference.row(other)
+        mine, theirs = self._candidate.row(first), self._reference.row(other)
         if mine is None or theirs is None or mine.left_out != theirs.left_out:
             return False
         apart = distance(mine, theirs)

@@ -26,7 +26,7 @@ class TensorFiles:
         self._rooms: tuple[Room, Room] | None = None
         self._pass = TensorPass()
         self._measured: dict[tuple[str, str], ComparedTensors | None] = {}
-        self._of_places: dict[tuple[_Place, _Place], ComparedTensors | None] = {}
+        self._compared: dict[tuple[_Place, _Place], ComparedTensors | None] = {}
 
     def measured(self, left: str, right: str) -> ComparedTensors | None:
         """What the values in two files are to each other; None where one cannot be read."""
@@ -37,23 +37,23 @@ class TensorFiles:
 
     def delta(self, left: str, right: str) -> float | None:
         """The relative distance of the values in two files; None where one cannot be read or has other elements."""
-        found = self.measured(left, right)
-        return None if found is None else found.delta
+        measured = self.measured(left, right)
+        return None if measured is None else measured.delta
 
     def values(self, left: str, right: str) -> tuple[Any, Any] | None:
         """The values of two tensors, flat; None where one cannot be read."""
-        one, other = self._parts[0].array(left), self._parts[1].array(right)
-        return None if one is None or other is None else (one.ravel(), other.ravel())
+        first, other = self._parts[0].array(left), self._parts[1].array(right)
+        return None if first is None or other is None else (first.ravel(), other.ravel())
 
     def _measure(self, left: str, right: str) -> ComparedTensors | None:
         places = _place(self._parts[0], left), _place(self._parts[1], right)
-        one, other = places
-        if one is None or other is None:
+        first, other = places
+        if first is None or other is None:
             self.values(left, right)  # which notes that they could not be read
             return None
-        if (one, other) not in self._of_places:
-            self._of_places[one, other] = self._pass_over(left, right)
-        return self._of_places[one, other]
+        if (first, other) not in self._compared:
+            self._compared[first, other] = self._pass_over(left, right)
+        return self._compared[first, other]
 
     def _pass_over(self, left: str, right: str) -> ComparedTensors | None:
         if self._rooms is None:
@@ -63,7 +63,7 @@ class TensorFiles:
         pair = [
             part.array(name, room) for part, name, room in zip(self._parts, (left, right), self._rooms, strict=True)
         ]
-        return None if any(one is None for one in pair) else self._pass.over(*map(flat, pair))
+        return None if any(place is None for place in pair) else self._pass.over(*map(flat, pair))
 
 
 def flat(array: Any) -> Any:
@@ -85,7 +85,7 @@ def digest_of_file(part: DumpPart, name: str, room: Room) -> tuple[str, int] | N
 
 def _place(part: DumpPart, name: str) -> _Place | None:
     try:
-        found = os.stat(part.tensor_path(name))
+        status = os.stat(part.tensor_path(name))
     except (MsprobeError, OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

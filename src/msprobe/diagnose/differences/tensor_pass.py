@@ -107,11 +107,11 @@ class TensorPass:
         equal: list[int] = []
         with np.errstate(all="ignore"):
             for start in range(0, size, _PIECE):
-                one, two = left[start : start + _PIECE], right[start : start + _PIECE]
-                length = one.size
-                other = np.not_equal(one, two, out=room_other[:length])
+                ours, two = left[start : start + _PIECE], right[start : start + _PIECE]
+                length = ours.size
+                other = np.not_equal(ours, two, out=room_other[:length])
                 count = int(np.count_nonzero(other))
-                a = np.add(one, zero, out=room_a[:length])  # both zeros are one number
+                a = np.add(ours, zero, out=room_a[:length])  # both zeros are one number
                 if theirs is None and count:
                     theirs = mine.copy()
                 mine.update(a)
@@ -164,14 +164,14 @@ class _Sums:
         """A piece of both, and their difference."""
         squares = [_square(piece) for piece in (a, b, apart)]
         if all(
-            _LEAST < one < _GREATEST or (not one and not piece.any())
-            for one, piece in zip(squares, (a, b, apart), strict=True)
+            _LEAST < square < _GREATEST or (not square and not piece.any())
+            for square, piece in zip(squares, (a, b, apart), strict=True)
         ):
             self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
         else:
             squares = self._in_double(a, b)
-        for index, one in enumerate(squares):
-            self.squares[index] += one
+        for index, square in enumerate(squares):
+            self.squares[index] += square
 
     def add_equal(self, a: Any) -> None:
         """A piece that is the same on both sides."""
@@ -225,8 +225,8 @@ def values_difference(left: Any, right: Any) -> float:
     mine = theirs = apart = 0.0
     with np.errstate(all="ignore"):  # as above
         for start in range(0, left.size, _ROW):
-            one, other = left[start : start + _ROW], right[start : start + _ROW]
-            a, b = one.astype(kind), other.astype(kind)
+            ours, other = left[start : start + _ROW], right[start : start + _ROW]
+            a, b = ours.astype(kind), other.astype(kind)
             finite = np.isfinite(b)
             if not np.array_equal(np.isfinite(a), finite):
                 return math.inf

@@ -29,11 +29,11 @@ def add_digests(*timelines: Timeline, files: TensorFiles | None = None) -> None:
     named = [_bare_tensors_by_file(timeline) for timeline in timelines]
     if files is not None:
         for name in named[0].keys() & named[1].keys():
-            found = files.measured(name, name)
+            measured = files.measured(name, name)
             for leaves, side in zip(named, (0, 1), strict=True):
                 here = leaves.pop(name)
-                if found is not None:
-                    _give(here, found.digests[side], found.sizes[side])
+                if measured is not None:
+                    _give(here, measured.digests[side], measured.sizes[side])
     for timeline, leaves in zip(timelines, named, strict=True):
         for name, here in leaves.items():
             digest = digest_of_file(timeline.part, name, room)
@@ -49,11 +49,11 @@ def _give(leaves: list[dict[str, Any]], digest: str, size: int) -> None:
 
 def _bare_tensors_by_file(timeline: Timeline) -> dict[str, list[dict[str, Any]]]:
     """The tensors of a timeline that have a file and no digest, by the names of the files."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_file: dict[str, list[dict[str, Any]]] = {}
     for event in timeline:
         for leaf in _bare_tensors(event.record):
-            found.setdefault(leaf["data_name"], []).append(leaf)
-    return found
+            by_file.setdefault(leaf["data_name"], []).append(leaf)
+    return by_file
 
 
 def _bare_tensors(value: Any) -> Iterator[dict[str, Any]]:

@@ -56,12 +56,12 @@ def ratio_of(left: Any, right: Any) -> float | None:
     """The constant factor between the statistics of two tensors; None if there is none, or it is 1."""
     if not (is_floating(left) and is_floating(right)):
         return None
-    one, other = numbers(left), numbers(right)
-    if one is None or other is None or not other[3] or not all(map(math.isfinite, (*one, *other))):
+    ours, other = numbers(left), numbers(right)
+    if ours is None or other is None or not other[3] or not all(map(math.isfinite, (*ours, *other))):
         return None
-    size = one[3] / other[3]
+    size = ours[3] / other[3]
     sign = 1.0
-    largest, least = one[0], one[1]
+    largest, least = ours[0], ours[1]
     if abs(largest - size * other[0]) > _SAME_RATIO * size * abs(other[0]) + 1e-30 and math.isclose(
         largest, -size * other[1], rel_tol=_SAME_RATIO
     ):
@@ -69,8 +69,8 @@ def ratio_of(left: Any, right: Any) -> float | None:
     expected = (other[0], other[1]) if sign > 0 else (-other[1], -other[0])
     scale = size * max(abs(v) for v in other[:2])
     if any(
-        abs(found - size * value) > _SAME_RATIO * max(scale, 1e-30)
-        for found, value in zip((largest, least), expected, strict=True)
+        abs(number - size * value) > _SAME_RATIO * max(scale, 1e-30)
+        for number, value in zip((largest, least), expected, strict=True)
     ):
         return None
     if abs(sign * size - 1.0) < 1e-3 or not size:
@@ -102,9 +102,9 @@ def relation_of(difference: Difference, comparer: Comparer, bound: bool = False,
         return NO_RELATION
     names = left.get("data_name"), right.get("data_name")
     if isinstance(names[0], str) and isinstance(names[1], str):
-        found = _relation_of_files(names[0], names[1], left.get("shape"), comparer)
-        if found:
-            return found
+        relation = _relation_of_files(names[0], names[1], left.get("shape"), comparer)
+        if relation:
+            return relation
     if difference.what == "not_finite" and numel(left) == 1:
         value = numbers(left)
         return Relation(Wording("NaN" if value is None or math.isnan(value[2]) else "infinite"))
@@ -146,8 +146,8 @@ def _relation_of_files(left: str, right: str, shape: Any, comparer: Comparer) ->
         values = comparer.values(left, right)
         is_pair = values is not None and values[0].size == values[1].size
         known[key] = relation_of_values(*values, shape=shape) if values is not None and is_pair else NO_RELATION
-    found: Relation = known[key]
-    return found
+    relation: Relation = known[key]
+    return relation
 
 
 def _counted_in_words(left: dict[str, Any], right: dict[str, Any], other: str) -> str:
@@ -244,13 +244,13 @@ def _index(flat: int, shape: Any) -> str:
 
 def measure(difference: Difference) -> dict[str, Any]:
     """What was measured of a difference, for the evidence of a finding."""
-    found: dict[str, Any] = {"relative_difference": difference.delta}
+    measures: dict[str, Any] = {"relative_difference": difference.delta}
     for side, leaf in (("candidate", difference.left), ("reference", difference.right)):
         if is_tensor(leaf):
-            found[side] = {key: leaf.get(key) for key in ("dtype", "shape", *KEYS, "nan", "inf") if key in leaf}
+            measures[side] = {key: leaf.get(key) for key in ("dtype", "shape", *KEYS, "nan", "inf") if key in leaf}
         elif leaf is not None:
-            found[side] = described(leaf)
-    return found
+            measures[side] = described(leaf)
+    return measures
 
 
 def at_least(difference: Difference) -> dict[str, Any]:

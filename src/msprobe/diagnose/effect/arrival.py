@@ -35,26 +35,29 @@ def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> OptimizerGradien
     differ: list[Difference] = []
     known = after = calls = False
     clean = True
-    for one in judged:
-        if one.event.parts.kind == "optimizer":
-            mine, theirs = optimizer.parameters_of(one.event), optimizer.parameters_of(one.partner)
+    for pair in judged:
+        if pair.event.parts.kind == "optimizer":
+            mine, theirs = optimizer.parameters_of(pair.event), optimizer.parameters_of(pair.partner)
             for _, field, difference in optimizer.differences(comparer, mine, theirs):
                 if field == "grad" and difference.what in ("value", "not_finite", "missing"):
                     differ.append(difference)
             known |= any(is_tensor(fields.get("grad")) for fields in mine.values())
-        elif one.event.direction == "backward":
+        elif pair.event.direction == "backward":
             after = True
-            calls |= one.event.parts.kind == "api"
-        elif after and one.event.direction in ("forward", "optimizer"):
-            clean &= not (one.changed_inputs or one.changed_outputs)
+            calls |= pair.event.parts.kind == "api"
+        elif after and pair.event.direction in ("forward", "optimizer"):
+            clean &= not (pair.changed_inputs or pair.changed_outputs)
     return OptimizerGradients(known, tuple(differ), common_factor(differ), known and calls and clean and not differ)
 
 
 def common_factor(differences: Iterable[Difference]) -> float | None:
     """The number that all these tensors differ by; None if there is none."""
-    found = [ratio_of(one.left, one.right) if one.what == "value" else None for one in differences]
-    if not found or found[0] is None:
+    ratios = [
+        ratio_of(difference.left, difference.right) if difference.what == "value" else None
+        for difference in differences
+    ]
+    if not ratios or ratios[0] is None:
         return None
-    first = found[0]
-    alike = all(one is not None and abs(one - first) <= _SAME_FACTOR * abs(first) for one in found)
+    first = ratios[0]
+    alike = all(ratio is not None and abs(ratio - first) <= _SAME_FACTOR * abs(first) for ratio in ratios)
     return first if alike else None

@@ -35,26 +35,26 @@ def gradients_left(timeline: Timeline) -> dict[str, Left]:
     """The gradient of each parameter as the last optimizer of a step got it; without an optimizer's record, the sum of
     what the backward passes brought.
     """
-    found: dict[str, Left] = {}
+    left_by_name: dict[str, Left] = {}
     for event in timeline:
         if event.parts.kind == "optimizer":
             for name, fields in optimizer.parameters_of(event).items():
                 left = _left(fields.get("grad"))
                 if left is not None:
-                    found[plain_path(name)] = left
-    return found or _brought(timeline)
+                    left_by_name[plain_path(name)] = left
+    return left_by_name or _brought(timeline)
 
 
 def _brought(timeline: Timeline) -> dict[str, Left]:
-    found: dict[str, Left] = {}
+    left_by_name: dict[str, Left] = {}
     for event in timeline:
         for slot, leaf in event.outputs() if event.direction == "gradient" else ():
             left = _left(leaf)
             if left is not None:
                 name = plain_name(event, slot)
-                old = found.get(name, Left(0.0, 0.0))
-                found[name] = Left(old.mean + left.mean, old.error + left.error, old.size + left.size)
-    return found
+                old = left_by_name.get(name, Left(0.0, 0.0))
+                left_by_name[name] = Left(old.mean + left.mean, old.error + left.error, old.size + left.size)
+    return left_by_name
 
 
 def _left(leaf: object) -> Left | None:
@@ -78,7 +78,7 @@ def holds_older(
         if theirs is None or before is None:
             continue
         left = mine, theirs, before
-        error = means.error_of_means(sum(one.error for one in left), sum(one.size for one in left), unit)
+        error = means.error_of_means(sum(held.error for held in left), sum(held.size for held in left), unit)
         # Means that are no more than rounding say nothing.
         if error and abs(before.mean) > error and abs(mine.mean) > error:
             size = abs(mine.mean) + abs(theirs.mean) + abs(before.mean)
@@ -96,9 +96,9 @@ def holds_older(
     return len(rows) if fits else 0
 
 
-def _misfit(rows: Sequence[tuple[float, float, float]], size: float, of_other: float, of_older: float) -> float:
+def _misfit(rows: Sequence[tuple[float, float, float]], size: float, other_share: float, older_share: float) -> float:
     """How far the first number of each row is from the sum of the other two, times these factors."""
-    return math.sqrt(sum((a - of_other * b - of_older * c) ** 2 for a, b, c in rows)) / size
+    return math.sqrt(sum((a - other_share * b - older_share * c) ** 2 for a, b, c in rows)) / size
 
 
 def _factor(rows: Sequence[tuple[float, float, float]]) -> float:

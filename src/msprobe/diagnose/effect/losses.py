@@ -16,9 +16,11 @@ def losses_difference(pairing: Pairing, comparer: Comparer) -> float | None:
     ours, theirs = losses_of(pairing.candidate), losses_of(pairing.reference)
     if not ours or len(ours) != len(theirs):
         return None
-    differences = [one for pair in zip(ours, theirs, strict=True) for one in comparer.leaf("", *pair)]
+    differences = [difference for pair in zip(ours, theirs, strict=True) for difference in comparer.leaf("", *pair)]
     # One loss may have fewer digits than the other.
-    return max((one.delta for one in differences if one.what in ("value", "not_finite")), default=0.0)
+    return max(
+        (difference.delta for difference in differences if difference.what in ("value", "not_finite")), default=0.0
+    )
 
 
 def losses_of(timeline: Timeline) -> list[dict[str, Any]]:

@@ -18,11 +18,11 @@ def weights_of(pairs: Pairs, makers: Producers) -> dict[str, tuple[Any, Any]]:
     """The parameters of modules on both sides, by name; where modules were not recorded, what calls take that no call
     made (``makers``: of the candidate), by its place. ``pairs``: events of the candidate and what answers to them.
     """
-    found: dict[str, tuple[Any, Any]] = {}
+    weights: dict[str, tuple[Any, Any]] = {}
     for event, partner in pairs:
         for name, pair in places_of_weights(event, partner, makers).items():
-            found.setdefault(name, pair)
-    return found
+            weights.setdefault(name, pair)
+    return weights
 
 
 def places_of_weights(event: Event, partner: Event, makers: Producers) -> dict[str, tuple[Any, Any]]:

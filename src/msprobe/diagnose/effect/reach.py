@@ -70,8 +70,10 @@ def pair_of(difference: Difference) -> Hashable | None:
 
 def written_in(judged: Iterable[Judged]) -> frozenset[Hashable]:
     """What differs in the tensors that calls wrote to."""
-    writes = (one.changed_outputs for one in judged if one.event.is_call and writes_in_place(one.event.stem))
-    return frozenset(pair for found in writes for one in found if (pair := pair_of(one)) is not None)
+    writes = (call.changed_outputs for call in judged if call.event.is_call and writes_in_place(call.event.stem))
+    return frozenset(
+        pair for writes_of_call in writes for write in writes_of_call if (pair := pair_of(write)) is not None
+    )
 
 
 def reach_of(
@@ -93,45 +95,45 @@ def reach_of(
     nothing: set[str] = set()
     steps = False
     measured = 0.0
-    for one in judged.values():
-        if one.event.direction == "gradient":
-            for slot, leaf in one.partner.outputs():
+    for call in judged.values():
+        if call.event.direction == "gradient":
+            for slot, leaf in call.partner.outputs():
                 if is_tensor(leaf):
-                    name = parameter_name(one.event, slot)
+                    name = parameter_name(call.event, slot)
                     sizes[name] = max(sizes.get(name, 0.0), rms(leaf))
-            nothing.update(parameter_name(one.event, slot) for slot in one.vanishing)
-            if one.chosen:
-                chosen.update(parameter_name(one.event, slot) for slot, _ in one.event.outputs())
+            nothing.update(parameter_name(call.event, slot) for slot in call.vanishing)
+            if call.chosen:
+                chosen.update(parameter_name(call.event, slot) for slot, _ in call.event.outputs())
             else:
                 gradients += [
-                    found._replace(delta=min(found.delta, one.output_difference))
-                    if found.slot in one.vanishing
-                    else found
-                    for found in one.changed_outputs
+                    difference._replace(delta=min(difference.delta, call.output_difference))
+                    if difference.slot in call.vanishing
+                    else difference
+                    for difference in call.changed_outputs
                 ]
-                measured = max(measured, one.output_difference)
-            for difference in one.changed_outputs:
-                name = parameter_name(one.event, difference.slot)
+                measured = max(measured, call.output_difference)
+            for difference in call.changed_outputs:
+                name = parameter_name(call.event, difference.slot)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
-        elif one.event.parts.kind == "optimizer":
+        elif call.event.parts.kind == "optimizer":
             steps = True
-            at_optimizer += _of_optimizer(one, comparer, before.vanishing, apart)
-            for name, fields in optimizer.parameters_of(one.partner).items():
+            at_optimizer += _optimizer_differences(call, comparer, before.vanishing, apart)
+            for name, fields in optimizer.parameters_of(call.partner).items():
                 if is_tensor(fields.get("grad")):
                     sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
     largest = max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
     # Where modules were not recorded, the optimizer's gradients are known by what they hold.
     marks = {
-        statistics(found.left)
-        for one in judged.values()
-        for found in (one.changed_outputs if one.event.direction == "backward" and one.vanishing else ())
-        if found.slot in one.vanishing
+        statistics(difference.left)
+        for call in judged.values()
+        for difference in (call.changed_outputs if call.event.direction == "backward" and call.vanishing else ())
+        if difference.slot in call.vanishing
     }
     at_optimizer = [
-        found
-        for found in at_optimizer
-        if found.slot.removesuffix(".grad") not in nothing
-        and not (is_tensor(found.left) and statistics(found.left) in marks)
+        difference
+        for difference in at_optimizer
+        if difference.slot.removesuffix(".grad") not in nothing
+        and not (is_tensor(difference.left) and statistics(difference.left) in marks)
     ]
     # With another number of backward passes only their sum can be compared.
     lone = [*pairing.alone(), *pairing.missing()]
@@ -147,13 +149,15 @@ def reach_of(
         )
         and arrival_of(judged.values(), comparer).clean
     )
-    at_optimizer = [one for one in at_optimizer if one.slot.removesuffix(".grad") not in chosen]
+    at_optimizer = [difference for difference in at_optimizer if difference.slot.removesuffix(".grad") not in chosen]
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
     within = math.inf
-    if any(one.chosen and any(d.what == "value" for d in one.outputs if is_integer(d.left)) for one in judged.values()):
+    if any(
+        call.chosen and any(d.what == "value" for d in call.outputs if is_integer(d.left)) for call in judged.values()
+    ):
         # Something else was chosen, and all gradients are those of other terms: it is the loss that shows more.
         within = effect.step_limit(judged.values())
-    reached = [(effect.gradient_difference(one, largest), "gradients") for one in counted]
+    reached = [(effect.gradient_difference(gradient, largest), "gradients") for gradient in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
@@ -162,52 +166,52 @@ def reach_of(
             (results_difference(judged, bool(sizes), pairing, comparer), "the loss" if sizes else "the result")
         )
     unit = effect.unit_of(judged.values())
-    of_states, carried = states.apart(judged.values(), before.states, unit, makers)
+    state_difference, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
     crossed = comparer.crossing and comparer.follows
-    reached.append((of_states, "states that modules keep"))
-    of_weights = 0.0 if crossed else _of_weights(judged.values(), before, unit)
-    reached.append((of_weights, "weights"))
-    known = any(one.event.direction == "forward" and one.event.parameters() for one in judged.values())
-    size, what = max(reached, key=lambda one: one[0])
+    reached.append((state_difference, "states that modules keep"))
+    weight_difference = 0.0 if crossed else _weights_difference(judged.values(), before, unit)
+    reached.append((weight_difference, "weights"))
+    known = any(call.event.direction == "forward" and call.event.parameters() for call in judged.values())
+    size, what = max(reached, key=lambda pair: pair[0])
     return Reach(
         size,
         frozenset(name for name, size in sizes.items() if effect.is_vanishing(size, largest)) | nothing,
         apart,
         carried,
         what,
-        max(of_weights, of_states) if known and not comparer.crossing else None,
+        max(weight_difference, state_difference) if known and not comparer.crossing else None,
     )
 
 
-def _of_optimizer(
+def _optimizer_differences(
     judged: Judged, comparer: Comparer, vanishing: frozenset[str], apart: dict[str, float]
 ) -> list[Difference]:
-    one, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
-    found: list[Difference] = []
+    ours, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
+    differences: list[Difference] = []
     unequal: set[str] = set(vanishing)
-    for name, key, difference in optimizer.differences(comparer, one, other):
+    for name, key, difference in optimizer.differences(comparer, ours, other):
         if difference.what in ("value", "not_finite", "missing"):
             if key not in ("grad", "weight") and effect.is_clear_state(difference):
                 continue  # its states are others, and what they make of the same gradient counts
             unequal.add(name)
             if key == "grad":
-                found.append(difference)
+                differences.append(difference)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
-    if set(one) != set(other):
-        found.append(Difference("", "missing", None, None, math.inf))
+    if set(ours) != set(other):
+        differences.append(Difference("", "missing", None, None, math.inf))
     if comparer.crossing:
-        return found  # no weight is the same after the step
+        return differences  # no weight is the same after the step
     results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
     for name, key, difference in optimizer.differences(comparer, *results):
         # From the same gradient and state: the step itself makes the difference.
         own = key == "weight" and name not in unequal and difference.what in ("value", "not_finite")
         if own and tensor.is_stepped_otherwise(difference):
-            found.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
-    return found
+            differences.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
+    return differences
 
 
-def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
+def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
     """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
 
     Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
@@ -216,12 +220,12 @@ def _of_weights(judged: Iterable[Judged], before: Reach, rounding: float) -> flo
     most = 0.0
     names: set[str] = set()
     after_rounding: set[str] = set()
-    for one in judged:
-        names.update(parameter_name(one.event, slot) for slot, _ in one.event.parameters())
-        for difference in one.parameters:
+    for call in judged:
+        names.update(parameter_name(call.event, slot) for slot, _ in call.event.parameters())
+        for difference in call.parameters:
             if difference.slot.startswith("buffers."):
                 continue  # a state, which no gradient moves
-            name = parameter_name(one.event, difference.slot)
+            name = parameter_name(call.event, difference.slot)
             if (
                 difference.what in ("value", "not_finite")
                 and is_floating(difference.left)
@@ -246,9 +250,9 @@ def results_difference(
     side makes it of pieces, the first of these may be a piece, and where one side scales it, the second is a multiple.
     """
     loss: Judged | None = None
-    for one in judged.values():
-        if one.event.direction == "forward" and scalar_of(one.event) is not None:
-            loss = one
+    for call in judged.values():
+        if call.event.direction == "forward" and scalar_of(call.event) is not None:
+            loss = call
     changed = [] if with_gradients else changed_results(judged.values())
     if loss is not None:
         changed = loss.changed_outputs

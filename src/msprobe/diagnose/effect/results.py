@@ -15,15 +15,15 @@ def changed_results(judged: Iterable[Judged]) -> list[Difference]:
     of all modules, and of the last of these that gives numbers with a fraction (behind it, tokens are chosen). Where
     rounding chose another token, what follows from that says nothing.
     """
-    every = [one for one in judged if one.event.direction == "forward" and one.event.parent is None]
-    outermost = [one for one in every if not one.behind]
-    chosen = {id(one): one for one in outermost if one.event.is_module}
-    for last in (outermost[-1:], [one for one in outermost if _is_measurable(one)][-1:]):
-        chosen.update((id(one), one) for one in last)
-    found = [difference for one in chosen.values() for difference in one.changed_outputs]
+    every = [call for call in judged if call.event.direction == "forward" and call.event.parent is None]
+    outermost = [call for call in every if not call.behind]
+    chosen = {id(call): call for call in outermost if call.event.is_module}
+    for last in (outermost[-1:], [call for call in outermost if _is_measurable(call)][-1:]):
+        chosen.update((id(call), call) for call in last)
+    differences = [difference for call in chosen.values() for difference in call.changed_outputs]
     if _chooses_by_rounding(outermost):
-        found = [one for one in found if not is_integer(one.left or {})]
-    return found
+        differences = [difference for difference in differences if not is_integer(difference.left or {})]
+    return differences
 
 
 def _is_measurable(judged: Judged) -> bool:
@@ -35,9 +35,9 @@ def _chooses_by_rounding(outermost: Sequence[Judged]) -> bool:
     chose says nothing that its inputs do not.
     """
     return any(
-        one.changed_inputs
-        and one.status != "unexplained"
-        and any(is_integer(d.left or {}) for d in one.changed_outputs)
-        for one in outermost
-        if operation(one.event.stem) in operators.CHOOSES
+        call.changed_inputs
+        and call.status != "unexplained"
+        and any(is_integer(d.left or {}) for d in call.changed_outputs)
+        for call in outermost
+        if operation(call.event.stem) in operators.CHOOSES
     )

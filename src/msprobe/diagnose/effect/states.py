@@ -95,8 +95,8 @@ def _written(event: Event, makers: Producers) -> list[ModuleState]:
         return []
     word = event.stem.rpartition(".")[2]
     name = own or said("target-of", _module(event), event.name)
-    found = [ModuleState(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
-    return found if word in operators.BEGIN else [ModuleState(slot, name, False), *found]
+    states = [ModuleState(place, name, False) for place, leaf in event.outputs()[:1] if is_floating(leaf)]
+    return states if word in operators.BEGIN else [ModuleState(slot, name, False), *states]
 
 
 def _own_name(event: Event, slot: str) -> str:
@@ -115,25 +115,27 @@ def apart(
     what those of this step explain in the next one, by module: 0 if its calls have agreed in all steps so far.
     ``before``: what the step before explains. ``unit``: that of rounding in this run.
     """
-    rows = [(one, states_of(one.event, makers)) for one in judged if one.event.direction in ("forward", "recompute")]
-    modules = {_module(one.event) for one, states in rows if states}
+    rows = [
+        (call, states_of(call.event, makers)) for call in judged if call.event.direction in ("forward", "recompute")
+    ]
+    modules = {_module(call.event) for call, states in rows if states}
     explains: dict[str, float] = {}
-    for one, _ in rows:
-        module = _module(one.event)
+    for call, _ in rows:
+        module = _module(call.event)
         if module in modules:
-            explains[module] = max(explains.get(module, 0.0), explained_by(one, makers))
+            explains[module] = max(explains.get(module, 0.0), explained_by(call, makers))
     most = 0.0
     carried: dict[str, float] = {}
-    for one, states in rows:
-        module = _module(one.event)
+    for call, states in rows:
+        module = _module(call.event)
         for state in states:
-            difference = _difference(one, state.slot)
+            difference = _difference(call, state.slot)
             if difference is None:
                 continue
-            delta = weighted(one.event, one.partner, difference)
+            delta = weighted(call.event, call.partner, difference)
             carried[module] = max(carried.get(module, 0.0), delta)
             now = explains.get(module, 0.0)
-            if not is_explained(one, state, difference, before, unit, now):
+            if not is_explained(call, state, difference, before, unit, now):
                 agreed = now == 0.0 == before.get(module)
                 most = math.inf if agreed and state.sized else max(most, delta)
     agreed_so_far = {module for module in modules if explains.get(module) == 0.0 == before.get(module, 0.0)}
@@ -146,7 +148,9 @@ def apart(
 def explained_by(judged: Judged, makers: Producers | None = None) -> float:
     """What a call explains of the states that it leaves: 0 if nothing but its states differs."""
     own = {state.slot for state in states_of(judged.event, makers)}
-    others = [one for one in (*judged.changed_inputs, *judged.changed_outputs) if one.slot not in own]
+    others = [
+        difference for difference in (*judged.changed_inputs, *judged.changed_outputs) if difference.slot not in own
+    ]
     return judged.allowed if others else 0.0
 
 
@@ -170,11 +174,11 @@ def is_explained(
 
 def first_changes(events: Iterable[Event]) -> dict[str, Event]:
     """The first call of each module that averages, of the calls of a step in order."""
-    found: dict[str, Event] = {}
+    events_by_module: dict[str, Event] = {}
     for event in events:
         if event.direction == "forward" and changes_state(event):
-            found.setdefault(_module(event), event)
-    return found
+            events_by_module.setdefault(_module(event), event)
+    return events_by_module
 
 
 def is_changed_before(event: Event, changes: Mapping[str, Event]) -> bool:
@@ -190,7 +194,7 @@ def weighted(event: Event, partner: Event, difference: Difference) -> float:
     if difference.what != "value" or not math.isfinite(difference.delta):
         return math.inf
     size = max(rms(difference.left), rms(difference.right))
-    deviation = max(_deviation(one, difference.slot) for one in (event, partner))
+    deviation = max(_deviation(call, difference.slot) for call in (event, partner))
     return difference.delta * min(1.0, size / deviation) if deviation else difference.delta
 
 
@@ -202,12 +206,16 @@ def _deviation(event: Event, slot: str) -> float:
     if twin is None or (event.is_module and not slot.endswith(_MEAN)):
         return 0.0
     leaf = dict(slots).get(twin)
-    found = numbers(leaf) if leaf is not None and is_tensor(leaf) else None
-    return math.sqrt(found[2]) if found is not None and found[2] > 0 and math.isfinite(found[2]) else 0.0
+    statistics = numbers(leaf) if leaf is not None and is_tensor(leaf) else None
+    return (
+        math.sqrt(statistics[2])
+        if statistics is not None and statistics[2] > 0 and math.isfinite(statistics[2])
+        else 0.0
+    )
 
 
 def _difference(judged: Judged, slot: str) -> Difference | None:
-    for one in (*judged.inputs, *judged.parameters, *judged.outputs):
-        if one.slot == slot and one.what in ("value", "not_finite"):
-            return one
+    for difference in (*judged.inputs, *judged.parameters, *judged.outputs):
+        if difference.slot == slot and difference.what in ("value", "not_finite"):
+            return difference
     return None

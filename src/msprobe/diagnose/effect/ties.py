@@ -66,7 +66,7 @@ class _Weights:
             return []
         return [other for other in self._alike[value, gradient] if other != name]
 
-    def apart(self, one: str, other: str) -> bool:
+    def apart(self, first: str, other: str) -> bool:
         """True if two parameters have gradients of their own."""
-        known = self.gradients.get(one), self.gradients.get(other)
+        known = self.gradients.get(first), self.gradients.get(other)
         return None not in known and known[0] != known[1]

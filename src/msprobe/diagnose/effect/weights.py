@@ -14,23 +14,23 @@ from msprobe.diagnose.tolerance.judge import Judged
 
 def equal_weights(judged: Iterable[Judged], comparer: Comparer) -> dict[str, bool]:
     """Of each parameter that both sides recorded by its name: is it the same at the beginning of the step?"""
-    found: dict[str, bool] = {}
-    for one in judged:
-        event = one.event
+    equal: dict[str, bool] = {}
+    for call in judged:
+        event = call.event
         if event.is_module and event.direction == "forward":
-            differing = {difference.slot for difference in one.parameters}
-            others = {slot for slot, _ in one.partner.parameters()}
+            differing = {difference.slot for difference in call.parameters}
+            others = {slot for slot, _ in call.partner.parameters()}
             for slot, _ in event.parameters():
                 name = parameter_name(event, slot)
                 if slot in others:
-                    found.setdefault(name, slot not in differing)
+                    equal.setdefault(name, slot not in differing)
         elif event.parts.kind == "optimizer":
-            mine, theirs = optimizer.parameters_of(event), optimizer.parameters_of(one.partner)
+            mine, theirs = optimizer.parameters_of(event), optimizer.parameters_of(call.partner)
             for name, fields in mine.items():
                 left, right = fields.get("weight"), theirs.get(name, {}).get("weight")
                 if is_tensor(left) and is_tensor(right):
-                    found.setdefault(name, not comparer.leaf(name, left, right))
-    return found
+                    equal.setdefault(name, not comparer.leaf(name, left, right))
+    return equal
 
 
 def weights_taken(timeline: Timeline, makers: Producers) -> set[str]:

@@ -62,26 +62,26 @@ class Annotation:
 
     def place(self, rank: int) -> dict[str, int]:
         """Where on the mesh a rank stands."""
-        found: dict[str, int] = {}
+        place_by_axis: dict[str, int] = {}
         for name, size in reversed(self.mesh):
-            rank, found[name] = divmod(rank, size)
-        return found
+            rank, place_by_axis[name] = divmod(rank, size)
+        return place_by_axis
 
-    def of_parameter(self, name: str) -> Split:
+    def parameter_split(self, name: str) -> Split:
         """How a parameter lies on the axes that the file speaks of; the first pattern that fits counts."""
-        found: Split = {}
+        split_found: Split = {}
         for pattern, split in self.parameters:
             if fnmatchcase(name, pattern):
-                found = split | found
-        return found
+                split_found = split | split_found
+        return split_found
 
-    def of_module(self, path: str, slot: str) -> Split:
+    def module_split(self, path: str, slot: str) -> Split:
         """The same for what goes into a module and comes out of it."""
-        found: Split = {}
+        split_found: Split = {}
         for pattern, which, split in self.modules:
             if fnmatchcase(path, pattern) and (slot == which or slot.startswith(f"{which}.")):
-                found = split | found
-        return found
+                split_found = split | split_found
+        return split_found
 
     def renamed(self, name: str, rank: int) -> str:
         """The name that a module or parameter of this rank has in the whole model."""
@@ -118,8 +118,8 @@ def read_annotations(path: StrPath) -> dict[str, Annotation]:
     read = read_declared(FILE, source, "the file")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)
-    found = {side: getattr(read.value, side) for side in _SIDES}
-    return {side: _annotation(fields) for side, fields in found.items() if fields is not None}
+    by_side = {side: getattr(read.value, side) for side in _SIDES}
+    return {side: _annotation(fields) for side, fields in by_side.items() if fields is not None}
 
 
 def _annotation(fields: SideFields) -> Annotation:

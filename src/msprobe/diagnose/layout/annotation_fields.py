@@ -45,10 +45,10 @@ def _stage_axis(name: Any, info: ValidationInfo) -> str:
 
 
 def _placement(word: Any) -> Placement:
-    found = parsed_placement(str(word))
-    if found is None:
+    placement = parsed_placement(str(word))
+    if placement is None:
         raise wrong(said("placement-unknown", str(word)))
-    return found
+    return placement
 
 
 def _slot(name: str) -> str:

@@ -28,29 +28,29 @@ _Given = dict[tuple[str, str], dict[str, dict[str, None]]]
 def other_arguments(candidate: LayoutSide, reference: LayoutSide) -> list[str]:
     """What the calls of a function in a module are given in no pass of the other side, in words; in order."""
     mine, theirs = _given(candidate), _given(reference)
-    found: list[str] = []
+    lines: list[str] = []
     for key, arguments in mine.items():
         others = theirs.get(key, {})
         for name, values in arguments.items():
             if name in others and not values.keys() & others[name].keys():
                 module, function = key
                 there = _in_words(others[name])
-                found.append(said("argument-differs-in-layout", function, module, name, _in_words(values), there))
-    return found
+                lines.append(said("argument-differs-in-layout", function, module, name, _in_words(values), there))
+    return lines
 
 
 def _given(side: LayoutSide) -> _Given:
-    found: _Given = {}
+    given: _Given = {}
     for rank, timeline in side.timelines.items():
         for event in timeline:
             if event.direction != "forward" or event.parts.kind != "api" or event.module is None:
                 continue
             if operation(event.stem) in _QUIET:
                 continue
-            own = found.setdefault((side.name(event.module, rank), event.stem), {})
+            own = given.setdefault((side.name(event.module, rank), event.stem), {})
             for name, leaf in _plain(event):
                 own.setdefault(name, {})[described(leaf)] = None
-    return found
+    return given
 
 
 def _plain(event: Event) -> Iterator[tuple[str, Any]]:

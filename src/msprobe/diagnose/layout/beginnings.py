@@ -26,14 +26,14 @@ class Beginnings:
         if (
             self.terms is not None
             and not _is_around(pair, self.terms[0])
-            and any(_is_whole(one) for one in pair.inputs)
+            and any(_is_whole(tensor) for tensor in pair.inputs)
         ):
             self.terms = None
         if self.terms is None:
-            terms = next((one for one in pair.outputs if one.is_sum), None)
+            terms = next((output for output in pair.outputs if output.is_sum), None)
             self.terms = None if terms is None else (pair, terms)
-        if self._torn is None and not any(one.torn for one in (*pair.inputs, *pair.parameters)):
-            torn = next((one for one in pair.outputs if one.torn and not one.is_sum), None)
+        if self._torn is None and not any(tensor.torn for tensor in (*pair.inputs, *pair.parameters)):
+            torn = next((output for output in pair.outputs if output.torn and not output.is_sum), None)
             self._torn = None if torn is None else (pair, torn)
 
     def terms_used_by(self, pair: RecordPair) -> Place | None:
@@ -41,23 +41,23 @@ class Beginnings:
         if self.terms is None:
             return None
         inside = _is_around(pair, self.terms[0]) and not collectives_in(pair.event)
-        return self.terms if inside or any(one.is_sum for one in pair.inputs) else None
+        return self.terms if inside or any(tensor.is_sum for tensor in pair.inputs) else None
 
-    def of_results(self, pair: RecordPair) -> Place | None:
+    def beginning_of_results(self, pair: RecordPair) -> Place | None:
         """Where copies began to be apart that went into a module whose results are too far apart now."""
-        if self._torn is None or not any(one.torn for one in pair.inputs):
+        if self._torn is None or not any(tensor.torn for tensor in pair.inputs):
             return None
         return self._torn if pair.left <= layouts.handed_on(self._torn[1].torn) else None
 
-    def of_copies(self, pair: RecordPair, one: MeasuredTensor) -> Place:
+    def beginning_of_copies(self, pair: RecordPair, tensor: MeasuredTensor) -> Place:
         """Where the copies of a result began to be apart that are too far apart now."""
         if self._torn is None or not any(each.torn for each in (*pair.inputs, *pair.parameters)):
-            return pair, one
-        return self._torn if one.torn <= layouts.handed_on(self._torn[1].torn) else (pair, one)
+            return pair, tensor
+        return self._torn if tensor.torn <= layouts.handed_on(self._torn[1].torn) else (pair, tensor)
 
 
-def _is_whole(one: MeasuredTensor) -> bool:
-    return one.fit is not None and not one.is_sum
+def _is_whole(tensor: MeasuredTensor) -> bool:
+    return tensor.fit is not None and not tensor.is_sum
 
 
 def _is_around(pair: RecordPair, other: RecordPair) -> bool:

@@ -28,7 +28,7 @@ _NOTHING: Numbers = (None, None, None, None)
 class TensorBlock:
     """``ranks``: who holds it, or a part of it. ``leaf``: the description that a rank gave of it, or of a part.
 
-    ``way`` says what its ``parts`` are: none (one rank has it), ``shard`` or ``interleave`` along ``dim``, copies
+    ``kind`` says what its ``parts`` are: none (one rank has it), ``shard`` or ``interleave`` along ``dim``, copies
     (``replicate``), or terms (``sum`` and so on).
     """
 
@@ -38,7 +38,7 @@ class TensorBlock:
     numbers: Numbers
     leaf: Leaf
     read: Callable[[], Any]
-    way: str = "one"
+    kind: str = "one"
     dim: int = 0
     parts: tuple[TensorBlock, ...] = ()
     _values: list[Any] = field(default_factory=list)
@@ -51,9 +51,9 @@ class TensorBlock:
     @property
     def digest(self) -> Any:
         """What gives its bits, where that is known: of what one rank has whole."""
-        if self.way == "replicate":
+        if self.kind == "replicate":
             return self.parts[0].digest
-        return (self.leaf.get("digest") or self.leaf.get("md5")) if self.way == "one" else None
+        return (self.leaf.get("digest") or self.leaf.get("md5")) if self.kind == "one" else None
 
     def values(self) -> Any:
         """Its values as an array; None if they were not recorded."""
@@ -69,9 +69,9 @@ class TensorBlock:
 
     def described(self) -> Leaf:
         """It as a description of a tensor."""
-        found: Leaf = {"type": "torch.Tensor", "dtype": self.dtype, "shape": list(self.shape)}
-        found |= dict(zip(USUAL_KEYS, self.numbers, strict=True))
-        return found | {key: self.leaf[key] for key in ("requires_grad", "nan", "inf") if key in self.leaf}
+        leaf: Leaf = {"type": "torch.Tensor", "dtype": self.dtype, "shape": list(self.shape)}
+        leaf |= dict(zip(USUAL_KEYS, self.numbers, strict=True))
+        return leaf | {key: self.leaf[key] for key in ("requires_grad", "nan", "inf") if key in self.leaf}
 
     def scaled(self, factor: float) -> TensorBlock:
         """It times a positive number."""
@@ -82,7 +82,7 @@ class TensorBlock:
             values = self.values()
             return None if values is None else values * factor
 
-        first, second, third, fourth = (None if one is None else one * factor for one in self.numbers)
+        first, second, third, fourth = (None if number is None else number * factor for number in self.numbers)
         parts = tuple(part.scaled(factor) for part in self.parts)
         leaf = {key: value for key, value in self.leaf.items() if key not in ("digest", "md5")}
         return replace(
@@ -95,12 +95,12 @@ def block_of_leaf(leaf: Leaf, part: DumpPart, rank: Rank) -> TensorBlock:
     local = leaf.get("local_shape")
     recorded = local if isinstance(local, list) else leaf.get("shape")
     shape = tuple(n for n in recorded if isinstance(n, int)) if isinstance(recorded, list) else ()
-    first, second, third, fourth = (_number(one) for one in statistics(leaf))
+    first, second, third, fourth = (_number(statistic) for statistic in statistics(leaf))
 
     def read() -> Any:
         name = leaf.get("data_name")
-        found = part.array(name) if isinstance(name, str) else None
-        return found if found is not None and found.shape == shape else None
+        values_read = part.array(name) if isinstance(name, str) else None
+        return values_read if values_read is not None and values_read.shape == shape else None
 
     return TensorBlock((rank,), str(leaf["dtype"]), shape, (first, second, third, fourth), leaf, read)
 
@@ -111,31 +111,31 @@ def combine(parts: Sequence[TensorBlock], placement: Placement) -> TensorBlock |
         return parts[0]
     first = parts[0]
     ranks = tuple(dict.fromkeys(rank for part in parts for rank in part.ranks))
-    way, dim, shape = placement.way, placement.dim, first.shape
-    if way in ("shard", "interleave"):
+    kind, dim, shape = placement.kind, placement.dim, first.shape
+    if kind in ("shard", "interleave"):
         dim = dim + len(shape) if dim < 0 else dim
         others = {part.shape[:dim] + part.shape[dim + 1 :] for part in parts}
         if not 0 <= dim < len(shape) or len(others) > 1 or len({len(part.shape) for part in parts}) > 1:
             return None
-        if way == "interleave" and len({part.shape for part in parts}) > 1:
+        if kind == "interleave" and len({part.shape for part in parts}) > 1:
             return None
         shape = (*shape[:dim], sum(part.shape[dim] for part in parts), *shape[dim + 1 :])
-        numbers = _of_parts(parts)
+        numbers = _numbers_of_parts(parts)
     elif len({part.shape for part in parts}) > 1:
         return None
     else:
-        numbers = first.numbers if way == "replicate" else _of_terms(parts, way)
+        numbers = first.numbers if kind == "replicate" else _numbers_of_terms(parts, kind)
     leaf = next((part.leaf for part in parts if part.size), first.leaf)
 
     def read() -> Any:
-        if way == "replicate":
+        if kind == "replicate":
             return first.values()
-        found = [part.values() for part in parts]
-        if any(one is None for one in found):
+        arrays = [part.values() for part in parts]
+        if any(array is None for array in arrays):
             return None
-        return _joined(found, way, dim)
+        return _joined(arrays, kind, dim)
 
-    return TensorBlock(ranks, first.dtype, shape, numbers, leaf, read, way, dim, tuple(parts))
+    return TensorBlock(ranks, first.dtype, shape, numbers, leaf, read, kind, dim, tuple(parts))
 
 
 def arrange(blocks: Sequence[TensorBlock], sizes: Sequence[int], placements: Sequence[Placement]) -> TensorBlock | None:
@@ -156,7 +156,7 @@ def arrange(blocks: Sequence[TensorBlock], sizes: Sequence[int], placements: Seq
         return blocks[0]
     step = len(blocks) // sizes[0]
     inner = [arrange(blocks[place * step : (place + 1) * step], sizes[1:], placements[1:]) for place in range(sizes[0])]
-    whole = [one for one in inner if one is not None]
+    whole = [block for block in inner if block is not None]
     return combine(whole, placements[0]) if len(whole) == len(inner) else None
 
 
@@ -164,27 +164,27 @@ def distance(left: TensorBlock, right: TensorBlock) -> tuple[float, str]:
     """The relative distance of two blocks of one shape, and of what: ``values``, ``statistics`` or ``mean``; nothing
     where neither is known.
     """
-    one, other = left.values(), right.values()
-    if one is not None and other is not None:
+    ours, other = left.values(), right.values()
+    if ours is not None and other is not None:
         import numpy as np
 
-        return values_difference(np.ravel(one), np.ravel(other)), "values"
-    return _of_numbers(left, right)
+        return values_difference(np.ravel(ours), np.ravel(other)), "values"
+    return _numbers_distance(left, right)
 
 
 def nearness(left: TensorBlock, right: TensorBlock) -> float:
     """The distance as far as statistics say, without reading values."""
-    return _of_numbers(left, right)[0]
+    return _numbers_distance(left, right)[0]
 
 
-def _of_numbers(left: TensorBlock, right: TensorBlock) -> tuple[float, str]:
+def _numbers_distance(left: TensorBlock, right: TensorBlock) -> tuple[float, str]:
     if left.digest is not None and left.digest == right.digest:
         return 0.0, "statistics"
     known = [a is not None and b is not None for a, b in zip(left.numbers, right.numbers, strict=True)]
     mine, theirs = left.described(), right.described()
     if all(known):
         if is_integer(mine) and is_integer(theirs):
-            return _of_integers(left.numbers, right.numbers), "statistics"
+            return _integers_distance(left.numbers, right.numbers), "statistics"
         return statistics_difference(mine, theirs), "statistics"
     if known[2] and left.numbers[2] is not None and right.numbers[2] is not None:
         size = max(spread(left), spread(right), abs(left.numbers[2]), abs(right.numbers[2]))
@@ -203,33 +203,33 @@ def spread(block: TensorBlock) -> float:
 
 def copies_apart(block: TensorBlock) -> list[tuple[Rank, Rank, float]]:
     """Copies that are not the same: (rank, first rank, distance), wherever in the block they stand."""
-    found: list[tuple[Rank, Rank, float]] = []
-    if block.way == "replicate":
+    pairs: list[tuple[Rank, Rank, float]] = []
+    if block.kind == "replicate":
         first = block.parts[0]
         for part in block.parts[1:]:
             if part.digest == first.digest and part.numbers == first.numbers and part.numbers[3] is not None:
                 continue  # values need not be read
             apart, _ = distance(part, first)
             if apart > 0.0:
-                found.append((part.ranks[0], first.ranks[0], apart))
+                pairs.append((part.ranks[0], first.ranks[0], apart))
     for part in block.parts:
-        found += copies_apart(part)
-    return found
+        pairs += copies_apart(part)
+    return pairs
 
 
 def apart_by_rank(block: TensorBlock, other: TensorBlock) -> dict[Rank, float]:
     """How far what each rank holds is apart from its part of ``other``; without values, ranks that hold parts are left
     out, as it is not known which of them differs.
     """
-    found: dict[Rank, float] = {}
-    _apart(block, other, other.values(), found)
-    return found
+    apart_by_rank_found: dict[Rank, float] = {}
+    _apart(block, other, other.values(), apart_by_rank_found)
+    return apart_by_rank_found
 
 
 def same_parts(block: TensorBlock) -> list[tuple[Rank, Rank]]:
     """Ranks that hold the same where each should have a part of its own."""
-    found: list[tuple[Rank, Rank]] = []
-    if block.way in ("shard", "interleave"):
+    pairs: list[tuple[Rank, Rank]] = []
+    if block.kind in ("shard", "interleave"):
         for place, part in enumerate(block.parts):
             for before in block.parts[:place]:
                 if (
@@ -238,31 +238,31 @@ def same_parts(block: TensorBlock) -> list[tuple[Rank, Rank]]:
                     and _distinct(part)
                     and distance(part, before)[0] == 0.0
                 ):
-                    found.append((part.ranks[0], before.ranks[0]))
+                    pairs.append((part.ranks[0], before.ranks[0]))
                     break
     for part in block.parts:
-        found += same_parts(part)
-    return found
+        pairs += same_parts(part)
+    return pairs
 
 
-def _apart(block: TensorBlock, other: TensorBlock | None, values: Any, found: dict[Rank, float]) -> None:
-    if block.way == "replicate":
+def _apart(block: TensorBlock, other: TensorBlock | None, values: Any, apart_of_rank: dict[Rank, float]) -> None:
+    if block.kind == "replicate":
         for part in block.parts:
-            _apart(part, other, values, found)
+            _apart(part, other, values, apart_of_rank)
         return
-    if block.way in ("shard", "interleave"):
+    if block.kind in ("shard", "interleave"):
         if values is None:
             return
         import numpy as np
 
         begin = 0
         for number, part in enumerate(block.parts):
-            if block.way == "shard":
+            if block.kind == "shard":
                 own = np.take(values, range(begin, begin + part.shape[block.dim]), block.dim)
                 begin += part.shape[block.dim]
             else:
                 own = np.take(values, range(number, values.shape[block.dim], len(block.parts)), block.dim)
-            _apart(part, None, own, found)
+            _apart(part, None, own, apart_of_rank)
         return
     own = block.values()
     if own is not None and values is not None and own.shape == values.shape:
@@ -274,7 +274,7 @@ def _apart(block: TensorBlock, other: TensorBlock | None, values: Any, found: di
     else:
         return
     for rank in block.ranks:
-        found[rank] = max(found.get(rank, 0.0), apart)
+        apart_of_rank[rank] = max(apart_of_rank.get(rank, 0.0), apart)
 
 
 def _distinct(block: TensorBlock) -> bool:
@@ -289,54 +289,54 @@ def _transposed(blocks: list[TensorBlock], sizes: list[int], order: list[int]) -
     return [blocks[int(place)] for place in places]
 
 
-def _joined(found: list[Any], way: str, dim: int) -> Any:
+def _joined(arrays: list[Any], kind: str, dim: int) -> Any:
     import numpy as np
 
-    if way == "shard":
-        return np.concatenate(found, axis=dim)
-    if way == "interleave":
-        stacked = np.stack(found, axis=dim + 1)
-        shape = list(found[0].shape)
-        shape[dim] *= len(found)
+    if kind == "shard":
+        return np.concatenate(arrays, axis=dim)
+    if kind == "interleave":
+        stacked = np.stack(arrays, axis=dim + 1)
+        shape = list(arrays[0].shape)
+        shape[dim] *= len(arrays)
         return stacked.reshape(shape)
-    if way == "max":
-        return np.maximum.reduce(found)
-    if way == "min":
-        return np.minimum.reduce(found)
-    total = np.sum([one.astype(np.complex128 if one.dtype.kind == "c" else np.float64) for one in found], axis=0)
-    return total / len(found) if way == "mean" else total
+    if kind == "max":
+        return np.maximum.reduce(arrays)
+    if kind == "min":
+        return np.minimum.reduce(arrays)
+    total = np.sum([array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) for array in arrays], axis=0)
+    return total / len(arrays) if kind == "mean" else total
 
 
-def _of_parts(parts: Sequence[TensorBlock]) -> Numbers:
+def _numbers_of_parts(parts: Sequence[TensorBlock]) -> Numbers:
     filled = [part for part in parts if part.size]
     if not filled:
         return _NOTHING
     largest, least, mean, norm = zip(*(part.numbers for part in filled), strict=True)
     size = sum(part.size for part in filled)
     return (
-        None if None in largest else max(one for one in largest if one is not None),
-        None if None in least else min(one for one in least if one is not None),
+        None if None in largest else max(number for number in largest if number is not None),
+        None if None in least else min(number for number in least if number is not None),
         None
         if None in mean
-        else sum(one * part.size for one, part in zip(mean, filled, strict=True) if one is not None) / size,
-        None if None in norm else math.sqrt(sum(one * one for one in norm if one is not None)),
+        else sum(number * part.size for number, part in zip(mean, filled, strict=True) if number is not None) / size,
+        None if None in norm else math.sqrt(sum(number * number for number in norm if number is not None)),
     )
 
 
-def _of_terms(parts: Sequence[TensorBlock], way: str) -> Numbers:
-    if way in ("max", "min"):
-        place, choose = (0, max) if way == "max" else (1, min)
-        found = [part.numbers[place] for part in parts]
-        extreme = None if None in found else choose(one for one in found if one is not None)
-        return (extreme, None, None, None) if way == "max" else (None, extreme, None, None)
+def _numbers_of_terms(parts: Sequence[TensorBlock], kind: str) -> Numbers:
+    if kind in ("max", "min"):
+        place, choose = (0, max) if kind == "max" else (1, min)
+        values = [part.numbers[place] for part in parts]
+        extreme = None if None in values else choose(number for number in values if number is not None)
+        return (extreme, None, None, None) if kind == "max" else (None, extreme, None, None)
     means = [part.numbers[2] for part in parts]
     if None in means:
         return _NOTHING
-    total = sum(one for one in means if one is not None)
-    return (None, None, total / len(parts) if way == "mean" else total, None)
+    total = sum(mean for mean in means if mean is not None)
+    return (None, None, total / len(parts) if kind == "mean" else total, None)
 
 
-def _of_integers(left: Numbers, right: Numbers) -> float:
+def _integers_distance(left: Numbers, right: Numbers) -> float:
     """Extremes are exact; mean and norm are rounded, and put together from rounded ones."""
     if left[:2] != right[:2]:
         return 1.0

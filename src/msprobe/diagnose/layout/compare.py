@@ -91,8 +91,8 @@ class Layouts:
             search.gradients()
             self._drifted = look_at_steps(search)
             alone = [
-                sorted({place.path for place in one.records} - {place.path for place in other.records} - {""})
-                for one, other in (sides, sides[::-1])
+                sorted({place.path for place in first.records} - {place.path for place in other.records} - {""})
+                for first, other in (sides, sides[::-1])
             ]
             described = {**_described(sides, pairs, staged, alone), "arguments": other_arguments(*sides)}
             counts = _counts(search, alone, self._drifted)
@@ -142,21 +142,21 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
     summary = counts.summary()["layouts"]
     notes: list[str] = []
     for side in _SIDES:
-        one = summary[side]
-        if one["ranks"] == 1:
+        counted = summary[side]
+        if counted["ranks"] == 1:
             text = said("layout-of-one-rank", side)
         else:
-            sources = joined(", ", [_SOURCES[key] for key in one["found_from"]]) or "nothing that was recorded"
-            text = said("layout-of-ranks", side, one["ranks"], sources)
-            if one["mesh"] not in (None, one["ranks"]):
-                text += said("recorded-of-layout", one["ranks"], one["mesh"])
-        for sort, held in one["held"].items():
+            sources = joined(", ", [_SOURCES[key] for key in counted["found_from"]]) or "nothing that was recorded"
+            text = said("layout-of-ranks", side, counted["ranks"], sources)
+            if counted["mesh"] not in (None, counted["ranks"]):
+                text += said("recorded-of-layout", counted["ranks"], counted["mesh"])
+        for sort, held in counted["held"].items():
             text += Wording(
                 "; {}: {}",
                 _SORTS[sort],
                 joined(", ", [said("count-as", count, words) for words, count in held.items()]),
             )
-        notes.append(text + (Wording("; {}", one["stages"]) if one["stages"] else ""))
+        notes.append(text + (Wording("; {}", counted["stages"]) if counted["stages"] else ""))
     tensors = summary["tensors"]
     stated = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
     notes.append(
@@ -213,32 +213,32 @@ def _described(
 ) -> dict[str, Any]:
     """The layouts and how tensors were compared, as JSON values."""
     tally = pairs.tally
-    found: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     for name, side, numbered in zip(_SIDES, sides, staged, strict=True):
         sources = tally.sources[name]
-        found[name] = {
+        described[name] = {
             "ranks": len(side.ranks),
             "mesh": None if side.annotation is None else side.annotation.size,
             "found_from": [key for key in _SOURCES if sources[key]],
             "held": {
-                sort: dict(Counter(tally.ways[name][sort]).most_common(_MOST_SHOWN))
+                sort: dict(Counter(tally.spreads[name][sort]).most_common(_MOST_SHOWN))
                 for sort in _SORTS
-                if tally.ways[name][sort]
+                if tally.spreads[name][sort]
             },
             "stages": _stages(side, numbered),
         }
-    found["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
-    found["not_comparable"] = dict(tally.problems)
-    found["types"] = [[word.removeprefix("torch.") for word in pair] for pair in sorted(tally.types)]
-    found["interrupted"] = {
+    described["tensors"] = {key: tally.methods[key] for key in (*_METHODS, "without_numbers", "not_comparable")}
+    described["not_comparable"] = dict(tally.problems)
+    described["types"] = [[word.removeprefix("torch.") for word in pair] for pair in sorted(tally.types)]
+    described["interrupted"] = {
         name: ranks
         for name, side in zip(_SIDES, sides, strict=True)
         if (ranks := [rank for rank, part in side.parts.items() if not part.complete])
     }
-    found["of_several_passes"] = tally.of_passes
-    found["gradient_factor"] = pairs.factor
-    found["only_in_candidate"], found["only_in_reference"] = (list(names) for names in alone)
-    return found
+    described["of_several_passes"] = tally.several_passes
+    described["gradient_factor"] = pairs.factor
+    described["only_in_candidate"], described["only_in_reference"] = (list(names) for names in alone)
+    return described
 
 
 def _stages(side: LayoutSide, numbered: bool) -> str | None:

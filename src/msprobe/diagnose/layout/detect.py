@@ -19,24 +19,24 @@ def layouts_differ(candidate: Sequence[DumpPart], reference: Sequence[DumpPart])
     """
     if len(candidate) == len(reference) == 1:
         return False
-    one, other = _parameters(candidate[0]), _parameters(reference[0])
+    ours, other = _parameters(candidate[0]), _parameters(reference[0])
     if len(candidate) != len(reference):
         worlds = _world(candidate), _world(reference)
         if worlds[0] == worlds[1] and max(worlds) > min(len(candidate), len(reference)):
-            return _divided(one, other)
-        return _divided(one, other) or one.keys() != other.keys() or _inputs(candidate[0]) != _inputs(reference[0])
-    if one.keys() != other.keys():
+            return _divided(ours, other)
+        return _divided(ours, other) or ours.keys() != other.keys() or _inputs(candidate[0]) != _inputs(reference[0])
+    if ours.keys() != other.keys():
         names = [[set(_parameters(part)) for part in parts] for parts in (candidate, reference)]
-        pipelines = [any(found != ranks[0] for found in ranks) for ranks in names]
+        pipelines = [any(rank != ranks[0] for rank in ranks) for ranks in names]
         if pipelines[0] != pipelines[1]:
             return True
         return pipelines[0] and set().union(*names[0]) == set().union(*names[1])
-    return _divided(one, other)
+    return _divided(ours, other)
 
 
-def _divided(one: Shapes, other: Shapes) -> bool:
+def _divided(shapes: Shapes, other: Shapes) -> bool:
     """True if parameters of one name are other parts of the same tensor."""
-    for name, mine in one.items():
+    for name, mine in shapes.items():
         theirs = other.get(name)
         if theirs is None or mine == theirs or len(mine) != len(theirs):
             continue
@@ -48,12 +48,12 @@ def _divided(one: Shapes, other: Shapes) -> bool:
 
 def _parameters(part: DumpPart) -> Shapes:
     """The shape of what the rank has of each parameter."""
-    found: Shapes = {}
+    shapes: Shapes = {}
     for name, leaf in _recorded(part):
         local = leaf.get("local_shape") or leaf.get("shape")
         if isinstance(local, list):
-            found[name] = tuple(local)
-    return found
+            shapes[name] = tuple(local)
+    return shapes
 
 
 def _recorded(part: DumpPart) -> Iterator[tuple[str, dict[str, Any]]]:

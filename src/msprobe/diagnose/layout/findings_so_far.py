@@ -46,7 +46,7 @@ class AboutParameter:
 
 
 @dataclass(frozen=True)
-class _One:
+class _SaidFinding:
     """What is said of one of several parameters, and what was measured."""
 
     about: AboutParameter
@@ -59,7 +59,7 @@ class _Group:
     """Findings of one kind on several parameters, in order; ``informative``: the first of which more is known."""
 
     place: int
-    found: list[_One] = field(default_factory=list)
+    members: list[_SaidFinding] = field(default_factory=list)
     informative: int | None = None
 
 
@@ -97,7 +97,7 @@ class FindingsSoFar:
         where: str,
         events: dict[Rank, Event],
         ranks: list[Rank],
-        one: MeasuredTensor,
+        tensor: MeasuredTensor,
         allowed: float,
         group: str | None = None,
         informative: bool = False,
@@ -110,25 +110,25 @@ class FindingsSoFar:
         if mark in self.said:
             return
         self.said.add(mark)
-        evidence = statements.evidence_of(one, allowed, **more)
+        evidence = statements.evidence_of(tensor, allowed, **more)
         words = text.of() if isinstance(text, AboutParameter) else text
         finding = statements.statement(self.candidate, kind, words, where, events, ranks, self.step, evidence)
         finding = replace(finding, relation=relation.brief())
         if not isinstance(text, AboutParameter) or group is None:
             self.findings.append(finding)
             return
-        of_kind = self._groups.get((kind, group))
-        if of_kind is None:
-            of_kind = self._groups[kind, group] = _Group(len(self.findings))
+        same_kind = self._groups.get((kind, group))
+        if same_kind is None:
+            same_kind = self._groups[kind, group] = _Group(len(self.findings))
             self.findings.append(finding)
-        if informative and of_kind.informative is None:
-            of_kind.informative = len(of_kind.found)
-        of_kind.found.append(_One(text, finding, one))
+        if informative and same_kind.informative is None:
+            same_kind.informative = len(same_kind.members)
+        same_kind.members.append(_SaidFinding(text, finding, tensor))
 
     def say_copies(
         self,
         events: dict[Rank, Event],
-        one: MeasuredTensor,
+        tensor: MeasuredTensor,
         what: str | AboutParameter,
         where: str,
         kind: FindingKind = "replica",
@@ -137,26 +137,26 @@ class FindingsSoFar:
         **more: object,
     ) -> None:
         """Say that copies differ, and which of them is not that of the reference."""
-        if one.fit is None:
+        if tensor.fit is None:
             return
-        allowed = limit(one)
-        ranks = statements.at_fault(one, allowed)
-        everyone = statements.copies_in_words(one.fit.left)
+        allowed = limit(tensor)
+        ranks = statements.at_fault(tensor, allowed)
+        everyone = statements.copies_in_words(tensor.fit.left)
         relation = NO_RELATION
         words = said("copies-differ", everyone, why)
         if ranks and not why:
             words += said("it-differs-from-the-reference", statements.on_ranks(ranks))
         elif not why:
-            relation = Relation(f"{one.torn:.2g}", is_distance=True)
+            relation = Relation(f"{tensor.torn:.2g}", is_distance=True)
             words += Wording(" ({})", relation)
         if not ranks:
             more = {
                 **more,
-                "copies_apart": [said("distance-between-ranks", a, b, apart) for a, b, apart in one.fit.copies[:8]],
+                "copies_apart": [said("distance-between-ranks", a, b, apart) for a, b, apart in tensor.fit.copies[:8]],
             }
         text = what.then(words) if isinstance(what, AboutParameter) else Wording("{}{}", what, words)
         mark = ("copies", where)
-        self.say(mark, kind, text, where, events, ranks, one, allowed, group, bool(why), relation, **more)
+        self.say(mark, kind, text, where, events, ranks, tensor, allowed, group, bool(why), relation, **more)
 
     def result(self) -> list[Finding]:
         """All findings; one of several parameters names them. What only follows from the norm of others goes last."""
@@ -165,67 +165,67 @@ class FindingsSoFar:
         for (kind, name), group in self._groups.items():
             number = group.informative or 0
             if name == "gradient":
-                odd = _odd_one(kind, [one.measured for one in group.found])
+                odd = _odd_one(kind, [said_finding.measured for said_finding in group.members])
                 # One that says what has become of it is better than one that does not.
                 number = number if odd is None or (group.informative is not None and odd[1]) else odd[0]
                 follow += [group.place] if odd is None else []
                 lead |= odd is not None
-            findings[group.place] = _of_all(group, number)
+            findings[group.place] = _finding_on_all(group, number)
         if lead and follow:
-            return [one for place, one in enumerate(findings) if place not in follow] + [
-                findings[one] for one in follow
+            return [finding for place, finding in enumerate(findings) if place not in follow] + [
+                findings[number_followed] for number_followed in follow
             ]
         return findings
 
 
-def _of_all(group: _Group, number: int) -> Finding:
+def _finding_on_all(group: _Group, number: int) -> Finding:
     """The finding on one parameter, which names the others."""
-    chosen = group.found[number]
-    if len(group.found) == 1:
+    chosen = group.members[number]
+    if len(group.members) == 1:
         return chosen.finding
-    names = dict.fromkeys([chosen.about.name, *(one.about.name for one in group.found)])
+    names = dict.fromkeys([chosen.about.name, *(said_finding.about.name for said_finding in group.members)])
     evidence = {**chosen.finding.evidence, "parameters": list(names)[:_MOST_NAMED]}
-    return replace(chosen.finding, message=chosen.about.of(len(group.found)), evidence=evidence)
+    return replace(chosen.finding, message=chosen.about.of(len(group.members)), evidence=evidence)
 
 
-def _odd_one(kind: str, found: list[MeasuredTensor]) -> tuple[int, bool] | None:
+def _odd_one(kind: str, tensors: list[MeasuredTensor]) -> tuple[int, bool] | None:
     """The place of the gradient that is off in its own way, and whether most are; None if all are off by one factor."""
-    pairs = [_sides(kind, one) for one in found]
+    pairs = [_sides(kind, tensor) for tensor in tensors]
     ratios = [
-        one / other for pair in pairs if pair is not None and (one := _norm(pair[0])) and (other := _norm(pair[1]))
+        norm / other for pair in pairs if pair is not None and (norm := _norm(pair[0])) and (other := _norm(pair[1]))
     ]
     if not ratios:
         return 0, True
     factor = median(ratios)
     apart = [distance(pair[0].scaled(1 / factor), pair[1])[0] if pair is not None else 0.0 for pair in pairs]
     furthest = max(apart)
-    if furthest <= _OWN_WAY and len(found) > 1:
+    if furthest <= _OWN_WAY and len(tensors) > 1:
         return None
-    place = next(place for place, one in enumerate(apart) if one >= _AS_FAR * furthest)
+    place = next(place for place, distance_apart in enumerate(apart) if distance_apart >= _AS_FAR * furthest)
     return place, median(apart) >= _AS_FAR * furthest
 
 
-def _sides(kind: str, one: MeasuredTensor) -> tuple[TensorBlock, TensorBlock] | None:
+def _sides(kind: str, tensor: MeasuredTensor) -> tuple[TensorBlock, TensorBlock] | None:
     """What is compared: copies of the candidate with each other, or the whole with that of the reference."""
-    if one.fit is None:
+    if tensor.fit is None:
         return None
     if kind == "replica":
-        copies = one.fit.left.parts if one.fit.left.way == "replicate" else ()
+        copies = tensor.fit.left.parts if tensor.fit.left.kind == "replicate" else ()
         return (copies[-1], copies[0]) if len(copies) > 1 else None
-    return one.fit.left, one.fit.right
+    return tensor.fit.left, tensor.fit.right
 
 
 def _norm(block: TensorBlock) -> float:
     return block.numbers[3] or 0.0
 
 
-def limit(one: MeasuredTensor, unit: float = 0.0) -> float:
+def limit(tensor: MeasuredTensor, unit: float = 0.0) -> float:
     """How far a tensor may be apart by the order of sums. ``unit``: of the rounding in what it was computed from, which
     under autocast is coarser than that of its own type.
     """
-    return layouts.sum_order_limit(max(one.unit, unit))
+    return layouts.sum_order_limit(max(tensor.unit, unit))
 
 
-def limit_of(found: Iterable[MeasuredTensor]) -> float:
+def limit_of(tensors: Iterable[MeasuredTensor]) -> float:
     """The same of several tensors."""
-    return max(map(limit, found), default=0.0)
+    return max(map(limit, tensors), default=0.0)

@@ -59,34 +59,34 @@ class TensorSpread:
         if self.over_passes is None:
             return arrange(passes[0], self.sizes, self.placements)
         if self.passes_first:
-            of_ranks = [combine(list(one), self.over_passes) for one in zip(*passes, strict=True)]
-            whole = [one for one in of_ranks if one is not None]
-            return arrange(whole, self.sizes, self.placements) if len(whole) == len(of_ranks) else None
-        of_passes = [arrange(one, self.sizes, self.placements) for one in passes]
-        done = [one for one in of_passes if one is not None]
-        return combine(done, self.over_passes) if len(done) == len(of_passes) else None
+            combined = [combine(list(blocks), self.over_passes) for blocks in zip(*passes, strict=True)]
+            whole = [block for block in combined if block is not None]
+            return arrange(whole, self.sizes, self.placements) if len(whole) == len(combined) else None
+        arranged = [arrange(blocks, self.sizes, self.placements) for blocks in passes]
+        done = [block for block in arranged if block is not None]
+        return combine(done, self.over_passes) if len(done) == len(arranged) else None
 
     def shape(self, passes: Sequence[Sequence[TensorBlock]]) -> tuple[int, ...] | None:
         """The shape of what :meth:`apply` makes, without making it where all parts are of one shape."""
-        shapes = {block.shape for one in passes for block in one}
+        shapes = {block.shape for blocks in passes for block in blocks}
         if len(shapes) > 1:
             whole = self.apply(passes)
             return None if whole is None else whole.shape
         (shape,) = shapes
-        found = list(shape)
-        dims = [(one, size) for one, size in zip(self.placements, self.sizes, strict=True)]
+        sizes = list(shape)
+        dims = [(placement, size) for placement, size in zip(self.placements, self.sizes, strict=True)]
         dims += [(self.over_passes, len(passes))] if self.over_passes is not None else []
         for placement, size in dims:
-            if placement.way in ("shard", "interleave"):
-                if not -len(found) <= placement.dim < len(found):
+            if placement.kind in ("shard", "interleave"):
+                if not -len(sizes) <= placement.dim < len(sizes):
                     return None
-                found[placement.dim] *= size
-        return tuple(found)
+                sizes[placement.dim] *= size
+        return tuple(sizes)
 
     @property
     def is_sum(self) -> bool:
         """True if ranks hold terms of a sum."""
-        return any(one.way in ("sum", "mean") for one in self.placements)
+        return any(placement.kind in ("sum", "mean") for placement in self.placements)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Fit:
 
     left: TensorBlock
     right: TensorBlock
-    ways: tuple[TensorSpread, TensorSpread]
+    spreads: tuple[TensorSpread, TensorSpread]
     apart: float
     how: str
     copies: tuple[tuple[Rank, Rank, float], ...] = ()
@@ -163,14 +163,14 @@ class Guesses:
             return again or next(iter(fits), None)
         # A sum that nobody took is no result, unless nothing else explains it; and a mean that any terms have is none.
         fitting = [fit for fit in fits if sort != "activation" or not _is_any_sum(fit)]
-        for choice in ([fit for fit in fitting if sort != "activation" or not fit.ways[0].is_sum], fitting):
+        for choice in ([fit for fit in fitting if sort != "activation" or not fit.spreads[0].is_sum], fitting):
             best = _simplest(choice)
             if best is not None and best.misfit <= accepted:
-                self._remembered[key] = best.ways
+                self._remembered[key] = best.spreads
                 return best
         if again is not None:
             return again
-        whole = [fit for fit in fits if not fit.torn and not fit.ways[0].is_sum]
+        whole = [fit for fit in fits if not fit.torn and not fit.spreads[0].is_sum]
         return min(whole or fits, key=lambda fit: fit.apart, default=None)
 
 
@@ -183,12 +183,12 @@ def _is_known(held: Held) -> bool:
 def _simplest(fits: Sequence[Fit]) -> Fit | None:
     """Of those that fit about as well as the best, the first whose parts are not all the same."""
     least = min((fit.misfit for fit in fits), default=0.0)
-    found = [fit for fit in fits if fit.misfit <= max(_AS_WELL * least, 1e-6)]
+    good = [fit for fit in fits if fit.misfit <= max(_AS_WELL * least, 1e-6)]
     # Copies of one tensor have the same bits, unless something is wrong.
-    found.sort(key=lambda fit: any(apart > 0.0 for _, _, apart in fit.copies))
-    several = len(found) > 1
-    return next((fit for fit in found if not (several and (same_parts(fit.left) or same_parts(fit.right)))), None) or (
-        found[0] if found else None
+    good.sort(key=lambda fit: any(apart > 0.0 for _, _, apart in fit.copies))
+    several = len(good) > 1
+    return next((fit for fit in good if not (several and (same_parts(fit.left) or same_parts(fit.right)))), None) or (
+        good[0] if good else None
     )
 
 
@@ -196,34 +196,36 @@ def _all(sort: Sort, left: Held, right: Held, accepted: float, factor: float) ->
     """All ways that make tensors of one shape. Values are read where the statistics are near each other, or of the
     nearest where none are.
     """
-    mine = [(way, way.shape(left.passes)) for way in _ways(sort, left)]
-    theirs = [(way, way.shape(right.passes)) for way in _ways(sort, right)]
+    mine = [(tensor_spread, tensor_spread.shape(left.passes)) for tensor_spread in _spreads(sort, left)]
+    theirs = [(tensor_spread, tensor_spread.shape(right.passes)) for tensor_spread in _spreads(sort, right)]
     wholes: dict[tuple[int, TensorSpread], TensorBlock | None] = {}
 
-    def whole(side: int, way: TensorSpread) -> TensorBlock | None:
-        if (side, way) not in wholes:
-            wholes[side, way] = way.apply((left, right)[side].passes)
-        return wholes[side, way]
+    def whole(side: int, tensor_spread: TensorSpread) -> TensorBlock | None:
+        if (side, tensor_spread) not in wholes:
+            wholes[side, tensor_spread] = tensor_spread.apply((left, right)[side].passes)
+        return wholes[side, tensor_spread]
 
-    found: list[tuple[float, tuple[TensorSpread, TensorSpread]]] = []
-    for (way, shape), (other_way, other_shape) in product(mine, theirs):
+    by_nearness: list[tuple[float, tuple[TensorSpread, TensorSpread]]] = []
+    for (tensor_spread, shape), (other_way, other_shape) in product(mine, theirs):
         if shape != other_shape or shape is None:
             continue
-        one, other = whole(0, way), whole(1, other_way)
-        if one is None or other is None or one.shape != other.shape:
+        whole_of_mine, other = whole(0, tensor_spread), whole(1, other_way)
+        if whole_of_mine is None or other is None or whole_of_mine.shape != other.shape:
             continue
         if sort != "parameter_gradient" and any(
-            held.sizes is None and _are_copies(block) for held, block in ((left, one), (right, other))
+            held.sizes is None and _are_copies(block) for held, block in ((left, whole_of_mine), (right, other))
         ):
             continue
-        found.append((nearness(one.scaled(factor), other), (way, other_way)))
-    near = [ways for apart, ways in found if apart <= max(_AS_WELL * accepted, _NEAR)]
-    others = [(apart, ways) for apart, ways in found if not ways[0].is_sum] or found
-    if others and not any(not ways[0].is_sum for ways in near):
+        by_nearness.append((nearness(whole_of_mine.scaled(factor), other), (tensor_spread, other_way)))
+    near = [spreads for apart, spreads in by_nearness if apart <= max(_AS_WELL * accepted, _NEAR)]
+    others = [(apart, spreads) for apart, spreads in by_nearness if not spreads[0].is_sum] or by_nearness
+    if others and not any(not spreads[0].is_sum for spreads in near):
         near += [min(others, key=lambda item: item[0])[1]]
         # Copies on both sides, where that is possible: what else they could be is not known.
-        near += [ways for _, ways in found if all(_only_copies(way) for way in ways)][:1]
-    fits = [_fit(ways, left, right, accepted, factor) for ways in near]
+        near += [
+            spreads for _, spreads in by_nearness if all(_only_copies(tensor_spread) for tensor_spread in spreads)
+        ][:1]
+    fits = [_fit(spreads, left, right, accepted, factor) for spreads in near]
     return [fit for fit in fits if fit is not None]
 
 
@@ -232,10 +234,10 @@ def _is_any_sum(fit: Fit) -> bool:
     if fit.how != "mean":
         return False
     for whole, other in ((fit.left, fit.right), (fit.right, fit.left)):
-        means = [part.numbers[2] for part in whole.parts] if whole.way in ("sum", "mean") else []
+        means = [part.numbers[2] for part in whole.parts] if whole.kind in ("sum", "mean") else []
         size = max((spread(part) for part in (*whole.parts, other)), default=0.0)
         if means and size and other.numbers[2] is not None:
-            alone = max(abs(one - other.numbers[2]) / size for one in means if one is not None)
+            alone = max(abs(mean - other.numbers[2]) / size for mean in means if mean is not None)
             unit = max(units.eps_of(block.described()) for block in (fit.left, fit.right))
             return not layouts.mean_decides(alone, fit.apart, unit, other.size)
     return False
@@ -243,52 +245,69 @@ def _is_any_sum(fit: Fit) -> bool:
 
 def _are_copies(block: TensorBlock) -> bool:
     """True if what would be the terms of a sum is the same on all ranks: ranks have copies of it."""
-    if block.way in ("sum", "mean") and len(block.parts) > 1:
+    if block.kind in ("sum", "mean") and len(block.parts) > 1:
         first = block.parts[0]
-        if first.numbers[3] and all(one.numbers == first.numbers and one.digest == first.digest for one in block.parts):
+        if first.numbers[3] and all(
+            part.numbers == first.numbers and part.digest == first.digest for part in block.parts
+        ):
             return True
     return any(map(_are_copies, block.parts))
 
 
-def _only_copies(way: TensorSpread) -> bool:
-    return all(one == REPLICATE for one in way.placements)
+def _only_copies(tensor_spread: TensorSpread) -> bool:
+    return all(placement == REPLICATE for placement in tensor_spread.placements)
 
 
 def _fit(
-    ways: tuple[TensorSpread, TensorSpread], left: Held, right: Held, accepted: float, factor: float
+    spreads: tuple[TensorSpread, TensorSpread], left: Held, right: Held, accepted: float, factor: float
 ) -> Fit | None:
-    if any((way.over_passes is None) != (len(held.passes) == 1) for way, held in zip(ways, (left, right), strict=True)):
+    if any(
+        (tensor_spread.over_passes is None) != (len(held.passes) == 1)
+        for tensor_spread, held in zip(spreads, (left, right), strict=True)
+    ):
         return None
-    mine, theirs = ways[0].apply(left.passes), ways[1].apply(right.passes)
+    mine, theirs = spreads[0].apply(left.passes), spreads[1].apply(right.passes)
     if mine is None or theirs is None or mine.shape != theirs.shape:
         return None
     copies = tuple(copies_apart(mine))
     torn = any(apart > accepted for _, _, apart in copies_apart(theirs))
     scaled = mine.scaled(factor)
     apart, how = distance(scaled, theirs)
-    return Fit(scaled, theirs, ways, apart, how, copies, torn)
+    return Fit(scaled, theirs, spreads, apart, how, copies, torn)
 
 
-def _ways(sort: Sort, held: Held) -> list[TensorSpread]:
+def _spreads(sort: Sort, held: Held) -> list[TensorSpread]:
     count, dimensions = len(held.passes[0]), len(held.shape)
     if held.sizes is not None:
-        found = _on_mesh(held.sizes, held.fixed, sort, dimensions)
+        spreads = _on_mesh(held.sizes, held.fixed, sort, dimensions)
     else:
-        found = list(_free(count, sort, dimensions))
+        spreads = list(_free(count, sort, dimensions))
     if len(held.passes) == 1:
-        return found
+        return spreads
     over = _SUM if sort == "parameter_gradient" else Placement("shard", 0) if dimensions else _MEAN
     both = (False, True) if count > 1 else (False,)
-    return [TensorSpread(way.sizes, way.placements, over, first) for way in found for first in both]
+    return [
+        TensorSpread(tensor_spread.sizes, tensor_spread.placements, over, first)
+        for tensor_spread in spreads
+        for first in both
+    ]
 
 
 @lru_cache(1024)
 def _free(count: int, sort: Sort, dimensions: int) -> tuple[TensorSpread, ...]:
     """All ways on all meshes of so many ranks, the simplest first."""
-    found: list[TensorSpread] = []
+    spreads: list[TensorSpread] = []
     for sizes in _meshes(count):
-        found += _on_mesh(sizes, (None,) * len(sizes), sort, dimensions)
-    return tuple(sorted(found, key=lambda way: (any(one.way == "sum" for one in way.placements), len(way.sizes))))
+        spreads += _on_mesh(sizes, (None,) * len(sizes), sort, dimensions)
+    return tuple(
+        sorted(
+            spreads,
+            key=lambda tensor_spread: (
+                any(placement.kind == "sum" for placement in tensor_spread.placements),
+                len(tensor_spread.sizes),
+            ),
+        )
+    )
 
 
 @lru_cache(256)
@@ -296,25 +315,27 @@ def _meshes(count: int) -> tuple[tuple[int, ...], ...]:
     """Products that make ``count``, of one or two sizes (three for few ranks)."""
     if count == 1:
         return ((),)
-    found: list[tuple[int, ...]] = [(count,)]
+    meshes: list[tuple[int, ...]] = [(count,)]
     divisors = [n for n in range(2, min(count, _MOST_RANKS)) if count % n == 0]
-    found += [(n, count // n) for n in divisors]
+    meshes += [(n, count // n) for n in divisors]
     if count <= 16:
-        found += [(n, m, count // n // m) for n in divisors for m in divisors if count % (n * m) == 0 and n * m < count]
-    return tuple(found)
+        meshes += [
+            (n, m, count // n // m) for n in divisors for m in divisors if count % (n * m) == 0 and n * m < count
+        ]
+    return tuple(meshes)
 
 
 def _on_mesh(
     sizes: Sequence[int], fixed: Sequence[Placement | None], sort: Sort, dimensions: int
 ) -> list[TensorSpread]:
-    choices = [(one,) if one is not None else _choices(sort, dimensions) for one in fixed]
-    known = any(one is not None for one in fixed)
-    found = []
+    choices = [(placement,) if placement is not None else _choices(sort, dimensions) for placement in fixed]
+    known = any(placement is not None for placement in fixed)
+    spreads = []
     for placements in product(*choices):
         if not known and any(a == b for a, b in pairwise(placements)):
             continue  # the same as one axis of the product
-        found.append(TensorSpread(tuple(sizes), tuple(placements)))
-    return found
+        spreads.append(TensorSpread(tuple(sizes), tuple(placements)))
+    return spreads
 
 
 @lru_cache(256)

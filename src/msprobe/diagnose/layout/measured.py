@@ -27,8 +27,8 @@ class MeasuredTensor:
     @property
     def copies(self) -> list[tuple[Rank, Rank, float]]:
         """Ranks of the candidate whose copies differ by more than they may: (rank, rank compared with, distance)."""
-        found = self.fit.copies if self.fit is not None else ()
-        return [one for one in found if not layouts.are_copies(one[2], self.unit)]
+        copies = self.fit.copies if self.fit is not None else ()
+        return [copy for copy in copies if not layouts.are_copies(copy[2], self.unit)]
 
     @property
     def torn(self) -> float:
@@ -38,7 +38,7 @@ class MeasuredTensor:
     @property
     def is_sum(self) -> bool:
         """True if ranks of the candidate hold terms of a sum."""
-        return self.fit is not None and self.fit.ways[0].is_sum
+        return self.fit is not None and self.fit.spreads[0].is_sum
 
     @property
     def apart(self) -> float:
@@ -94,17 +94,17 @@ class RecordPair:
     @property
     def left(self) -> float:
         """How far the results are apart at most."""
-        return max((one.apart for one in self.outputs), default=0.0)
+        return max((output.apart for output in self.outputs), default=0.0)
 
     @property
     def arrived(self) -> float:
         """How far what went in is apart at most."""
-        return max((one.apart for one in (*self.inputs, *self.parameters)), default=0.0)
+        return max((tensor.apart for tensor in (*self.inputs, *self.parameters)), default=0.0)
 
     def forget(self) -> None:
         """Let go of values that were read: a model has more tensors than memory holds."""
-        for one in (*self.inputs, *self.parameters, *self.outputs):
-            one.forget()
+        for tensor in (*self.inputs, *self.parameters, *self.outputs):
+            tensor.forget()
 
     @property
     def unit(self) -> float:
@@ -128,14 +128,14 @@ def _norm(block: TensorBlock) -> float | None:
         import numpy as np
 
         return float(np.linalg.norm(values.ravel()))
-    return max((one for part in block.parts if (one := _norm(part)) is not None), default=None)
+    return max((norm for part in block.parts if (norm := _norm(part)) is not None), default=None)
 
 
-def _leaves(found: Sequence[MeasuredTensor]) -> list[Slot]:
+def _leaves(tensors: Sequence[MeasuredTensor]) -> list[Slot]:
     """The tensors of the reference, or those of the candidate where it has only their sum."""
     slots: list[Slot] = []
-    for one in found:
-        if one.fit is not None:
-            block = one.fit.right if one.fit.right.numbers[3] is not None else one.fit.left
-            slots.append((one.slot, block.described()))
+    for tensor in tensors:
+        if tensor.fit is not None:
+            block = tensor.fit.right if tensor.fit.right.numbers[3] is not None else tensor.fit.left
+            slots.append((tensor.slot, block.described()))
     return slots

@@ -40,11 +40,11 @@ class Pairs:
         for place in _ordered(order, direction):
             mine, theirs = candidate.records.get(place), reference.records.get(place)
             if mine and theirs:
-                yield from self._of_place(place, (candidate, mine), (reference, theirs))
+                yield from self._pairs_of_place(place, (candidate, mine), (reference, theirs))
 
-    def _of_place(self, place: ModulePlace, left: _Records, right: _Records) -> Iterator[RecordPair]:
+    def _pairs_of_place(self, place: ModulePlace, left: _Records, right: _Records) -> Iterator[RecordPair]:
         counts = [{len(events) for events in records.values()} for _, records in (left, right)]
-        if any(len(one) > 1 for one in counts):
+        if any(len(count) > 1 for count in counts):
             self.tally.methods["not_comparable"] += 1
             self.tally.problems["ranks make a different number of passes through the module"] += 1
             return
@@ -61,17 +61,17 @@ class Pairs:
             for together in (False, True):
                 trial = Pairs(Guesses())
                 pair = trial._pair(place, 0, *(_passes(side, 0, together) for side in (left, right)))
-                fits = [one.fit for one in (*pair.inputs, *pair.outputs) if one.fit is not None]
+                fits = [tensor.fit for tensor in (*pair.inputs, *pair.outputs) if tensor.fit is not None]
                 if fits and all(fit.misfit <= _accepted((fit.left, fit.right)) for fit in fits):
                     self.guesses.in_pieces = together
                     break
         return bool(self.guesses.in_pieces)
 
     def _pair(self, place: ModulePlace, number: int, left: _Records, right: _Records) -> RecordPair:
-        events = {rank: found[0] for rank, found in left[1].items()}
+        events = {rank: events_of_rank[0] for rank, events_of_rank in left[1].items()}
         pair = RecordPair(place, number, events, next(iter(right[1].values()))[0])
         gradient = place.direction == "backward"
-        for group, sort, found in (
+        for group, sort, tensors in (
             ("inputs", "gradient" if gradient else "activation", pair.inputs),
             ("parameters", "parameter", pair.parameters),
             (
@@ -85,7 +85,7 @@ class Pairs:
                 whole = joined(place.path, name) if sort.startswith("parameter") else place.path
                 measured = self.measure(slot, sort, whole, (left[0], mine), (right[0], theirs))  # type: ignore[arg-type]
                 if measured is not None:
-                    found.append(measured)
+                    tensors.append(measured)
         return pair
 
     def measure(
@@ -97,7 +97,7 @@ class Pairs:
         right: tuple[LayoutSide, list[dict[Rank, Leaf]]],
     ) -> MeasuredTensor | None:
         """Put one tensor together on both sides. None if it is none on a side."""
-        if not all(one and all(one) for one in (left[1], right[1])):
+        if not all(sides_leaves and all(sides_leaves) for sides_leaves in (left[1], right[1])):
             return None
         if sort == "parameter":
             # The same in all passes; another number of them makes no other tensor.
@@ -140,14 +140,18 @@ class Pairs:
             self.factor, seen = factor, 0
             for direction in ("gradient", "backward"):
                 for pair in self.modules(candidate, reference, direction):
-                    for one in (*pair.inputs, *pair.outputs):
+                    for tensor in (*pair.inputs, *pair.outputs):
                         seen += 1
-                        if one.fit is not None and one.fit.how and one.apart <= layouts.when_paired(one.unit):
+                        if (
+                            tensor.fit is not None
+                            and tensor.fit.how
+                            and tensor.apart <= layouts.when_paired(tensor.unit)
+                        ):
                             agreeing[factor] += 1
                     if seen > _VOTES:
                         break
         self.tally, self.guesses = tally, guesses
-        self.factor = max(choices, key=lambda one: agreeing[one])
+        self.factor = max(choices, key=lambda factor: agreeing[factor])
 
 
 def _passes(side: _Records, number: int, together: bool) -> _Records:
@@ -167,19 +171,19 @@ def _split(annotation: Annotation | None, sort: Sort, name: str, slot: str) -> S
     if annotation is None:
         return None
     if sort in ("parameter", "parameter_gradient"):
-        split = annotation.of_parameter(name)
+        split = annotation.parameter_split(name)
         # Each rank of an axis with copies has its own share of the gradient.
         return split if sort == "parameter" else _divided(split)
     if sort == "activation":
-        return annotation.of_module(name, slot)
+        return annotation.module_split(name, slot)
     # The gradient of a result stands where gradients arrive.
     group, _, rest = slot.partition(".")
-    return _divided(annotation.of_module(name, ("output." if group == "input" else "input.") + rest))
+    return _divided(annotation.module_split(name, ("output." if group == "input" else "input.") + rest))
 
 
 def _divided(split: Split) -> Split:
     """Of a placement what holds for the gradient, too."""
-    return {axis: one for axis, one in split.items() if one.way in ("shard", "interleave")}
+    return {axis: placement for axis, placement in split.items() if placement.kind in ("shard", "interleave")}
 
 
 def _is_annotated(split: Split | None) -> bool:
@@ -191,20 +195,24 @@ def _together(
 ) -> Iterator[tuple[str, list[dict[Rank, Leaf]], list[dict[Rank, Leaf]]]]:
     """Slot by slot the tensors of both sides: for each pass, by rank."""
     mine, theirs = _by_slot(left, group), _by_slot(right, group)
-    for slot, found in mine.items():
+    for slot, ours in mine.items():
         if slot in theirs:
-            yield slot, found, theirs[slot]
+            yield slot, ours, theirs[slot]
 
 
 def _by_slot(records: dict[Rank, list[Event]], group: str) -> dict[str, list[dict[Rank, Leaf]]]:
-    found: dict[str, list[dict[Rank, Leaf]]] = {}
+    by_slot: dict[str, list[dict[Rank, Leaf]]] = {}
     passes = len(next(iter(records.values())))
     for rank, events in records.items():
         for number, event in enumerate(events):
             for slot, leaf in _slots(event, group):
                 if is_tensor(leaf):
-                    found.setdefault(slot, [{} for _ in range(passes)])[number][rank] = leaf
-    return {slot: leaves for slot, leaves in found.items() if all(len(one) == len(leaves[0]) for one in leaves)}
+                    by_slot.setdefault(slot, [{} for _ in range(passes)])[number][rank] = leaf
+    return {
+        slot: leaves
+        for slot, leaves in by_slot.items()
+        if all(len(leaves_of_pass) == len(leaves[0]) for leaves_of_pass in leaves)
+    }
 
 
 def _slots(event: Event, group: str) -> list[Slot]:
@@ -216,9 +224,9 @@ def _slots(event: Event, group: str) -> list[Slot]:
 def _ordered(side: LayoutSide, direction: str) -> list[ModulePlace]:
     """Places in the order of execution; backward goes through later stages first."""
     ranks = side.ranks if direction == "forward" else side.ranks[::-1]
-    found: dict[ModulePlace, None] = {}
+    places: dict[ModulePlace, None] = {}
     for rank in ranks:
         for place, records in side.records.items():
             if place.direction == direction and rank in records:
-                found.setdefault(place)
-    return list(found)
+                places.setdefault(place)
+    return list(places)

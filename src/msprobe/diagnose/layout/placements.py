@@ -31,14 +31,14 @@ class Placement:
     that of what the ranks have. ``strided``: a part of what an axis further right has parts of.
     """
 
-    way: PlacementKind
+    kind: PlacementKind
     dim: int = 0
     strided: bool = False
 
     def __str__(self) -> str:
-        if self.way in ("shard", "interleave"):
-            return f"{self.way}({self.dim})"
-        return "replicate" if self.way == "replicate" else f"partial({self.way})"
+        if self.kind in ("shard", "interleave"):
+            return f"{self.kind}({self.dim})"
+        return "replicate" if self.kind == "replicate" else f"partial({self.kind})"
 
 
 REPLICATE = Placement("replicate")
@@ -67,13 +67,13 @@ def recorded_placement(recorded: Any) -> Placement | None:
     if "Shard" in word and isinstance(fields.get("dim"), int):
         return Placement("shard", fields["dim"], strided="Strided" in word)
     if "Partial" in word:
-        way = _REDUCTIONS.get(str(fields.get("reduce_op", "sum")))
-        return Placement(way) if way is not None else None
+        kind = _REDUCTIONS.get(str(fields.get("reduce_op", "sum")))
+        return Placement(kind) if kind is not None else None
     return None
 
 
 def holding(leaf: dict[str, Any]) -> tuple[tuple[int, ...], list[int], tuple[Placement, ...]] | None:
-    """Ranks of the mesh in their order, its sizes, and a placement for each of its axes, as a DTensor says them.
+    """Ranks of the mesh in their order, its sizes, and a placement for each of its axes, as a DTensor lists them.
 
     None for a plain tensor, and for placements that are not known.
     """
@@ -86,13 +86,13 @@ def holding(leaf: dict[str, Any]) -> tuple[tuple[int, ...], list[int], tuple[Pla
         sizes.append(len(inner))
         inner = inner[0] if inner else None
     ranks = _flat(mesh)
-    found = [recorded_placement(one) for one in recorded]
-    if len(found) != len(sizes) or any(one is None for one in found):
+    placements = [recorded_placement(placement) for placement in recorded]
+    if len(placements) != len(sizes) or any(placement is None for placement in placements):
         return None
-    return ranks, sizes, tuple(one for one in found if one is not None)
+    return ranks, sizes, tuple(placement for placement in placements if placement is not None)
 
 
 def _flat(mesh: Any) -> tuple[int, ...]:
     if isinstance(mesh, list):
-        return tuple(rank for one in mesh for rank in _flat(one))
+        return tuple(rank for inner in mesh for rank in _flat(inner))
     return (mesh,) if isinstance(mesh, int) else ()

@@ -20,27 +20,29 @@ class Rounded:
 
     def __init__(self, candidate: LayoutSide, reference: LayoutSide) -> None:
         self._sides = candidate, reference
-        self._counts = [{rank: _counts(one) for rank, one in side.timelines.items()} for side in self._sides]
+        self._counts = [{rank: _counts(timeline) for rank, timeline in side.timelines.items()} for side in self._sides]
         self._forward = [
             {
-                rank: sum(_rounds(event) for event in one if event.direction == "forward")
-                for rank, one in side.timelines.items()
+                rank: sum(_rounds(event) for event in timeline if event.direction == "forward")
+                for rank, timeline in side.timelines.items()
             }
             for side in self._sides
         ]
         #: Ranks that have other modules, as the stages of a pipeline: what one does follows from what the others did.
-        self._elsewhere = [_of_others(side, counts) for side, counts in zip(self._sides, self._counts, strict=True)]
-        self.unit = max(units.common_unit(one) for side in self._sides for one in side.timelines.values())
+        self._elsewhere = [
+            _calls_elsewhere(side, counts) for side, counts in zip(self._sides, self._counts, strict=True)
+        ]
+        self.unit = max(units.common_unit(timeline) for side in self._sides for timeline in side.timelines.values())
 
     def until(self, events: Mapping[Rank, Event], partner: Event) -> int:
         """How many calls rounded before these records of the candidate, or that of any rank of the reference, ended;
         the larger number of both.
         """
-        found = [self._counts[0][rank][event.index] + self._elsewhere[0][rank] for rank, event in events.items()]
+        rounded = [self._counts[0][rank][event.index] + self._elsewhere[0][rank] for rank, event in events.items()]
         for rank, timeline in self._sides[1].timelines.items():
             if partner.index < len(timeline) and timeline.events[partner.index] is partner:
-                found.append(self._counts[1][rank][partner.index] + self._elsewhere[1][rank])
-        return max(found, default=0)
+                rounded.append(self._counts[1][rank][partner.index] + self._elsewhere[1][rank])
+        return max(rounded, default=0)
 
     def before(self, events: Mapping[Rank, Event], partner: Event) -> int:
         """The same before they began: without the calls inside them."""
@@ -50,7 +52,7 @@ class Rounded:
     @property
     def forward(self) -> int:
         """How many calls rounded in the whole forward pass, on the rank with most."""
-        return max((forward for of_side in self._forward for forward in of_side.values()), default=0)
+        return max((forward for forward_by_rank in self._forward for forward in forward_by_rank.values()), default=0)
 
 
 def calls_inside(event: Event) -> Iterator[Event]:
@@ -65,7 +67,7 @@ def calls_inside(event: Event) -> Iterator[Event]:
 def unit_inside(*events: Event) -> float:
     """The unit of the coarsest type that calls in these passes take or give."""
     return max(
-        (units.unit(one.inputs(), one.outputs()) for event in events for one in calls_inside(event)), default=0.0
+        (units.unit(call.inputs(), call.outputs()) for event in events for call in calls_inside(event)), default=0.0
     )
 
 
@@ -82,7 +84,7 @@ def _rounds(event: Event) -> bool:
     return event.is_module and not event.children
 
 
-def _of_others(side: LayoutSide, counts: Mapping[Rank, list[int]]) -> dict[Rank, int]:
+def _calls_elsewhere(side: LayoutSide, counts: Mapping[Rank, list[int]]) -> dict[Rank, int]:
     """By rank, how many calls round on ranks that have other modules: on one of each sort."""
     modules = {
         rank: frozenset(place.path for place, ranks in side.records.items() if rank in ranks) for rank in side.ranks

@@ -54,23 +54,23 @@ class Search(FindingsSoFar):
     def forward(self) -> None:
         """Weights, inputs and results of the forward pass."""
         for pair in self.pairs.modules(self.candidate, self.reference, "forward"):
-            for one in pair.parameters:
-                self.look_at_weight(pair, one)
+            for parameter in pair.parameters:
+                self.look_at_weight(pair, parameter)
             self._look_at_inputs(pair)
             self._judge(pair, 0.0)
-            self._units[max((one.unit for one in pair.outputs), default=0.0)] += 1
+            self._units[max((output.unit for output in pair.outputs), default=0.0)] += 1
             pair.forget()
         self.pairs.unit = units.coarsest_of_many(self._units)
 
-    def limit(self, one: MeasuredTensor) -> float:
+    def limit(self, tensor: MeasuredTensor) -> float:
         """How far a gradient, or what an optimizer makes of it, may be apart by the order of sums."""
-        return limit(one, units.coarsest_of_many(self._units))
+        return limit(tensor, units.coarsest_of_many(self._units))
 
-    def of_gradient(self, one: MeasuredTensor, reached: float) -> float:
+    def gradient_limit(self, tensor: MeasuredTensor, reached: float) -> float:
         """How far the gradient of a parameter, or a state of it, may be apart. ``reached``: how far what arrived at its
         module was.
         """
-        return layouts.gradient_limit(self.limit(one), reached, self.rounded.forward, self.rounded.unit)
+        return layouts.gradient_limit(self.limit(tensor), reached, self.rounded.forward, self.rounded.unit)
 
     def backward(self) -> None:
         """Gradients that arrive and leave."""
@@ -91,129 +91,134 @@ class Search(FindingsSoFar):
 
     def gradients(self) -> None:
         """The share of each parameter's gradient that the backward passes brought."""
-        found, largest = [], 0.0
+        measured_pairs, largest = [], 0.0
         for pair in self.pairs.modules(self.candidate, self.reference, "gradient"):
-            found.append(pair)
-            largest = max([largest, *(one.rms for one in pair.outputs)])
+            measured_pairs.append(pair)
+            largest = max([largest, *(output.rms for output in pair.outputs)])
             pair.forget()
-        for pair in found:
+        for pair in measured_pairs:
             self.counts["pairs"] += 1
             arrived = max(
                 (max(sizes) for (_, path, _), sizes in self.known.items() if path == pair.place.path), default=0.0
             )
             worst = "same"
-            for one in pair.outputs:
-                allowed = self.of_gradient(one, arrived)
-                weight = layouts.counts(one.rms, largest)
-                state = "unexplained" if one.apart * weight > allowed else "rounding" if one.apart else "same"
+            for output in pair.outputs:
+                allowed = self.gradient_limit(output, arrived)
+                weight = layouts.counts(output.rms, largest)
+                state = "unexplained" if output.apart * weight > allowed else "rounding" if output.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "unexplained").index)
-                if state == "unexplained" and one.fit is not None and not self.tainted:
-                    ranks = statements.at_fault(one, allowed)
-                    words = statements.how(one.fit.left, one.fit.right, one.apart)
+                if state == "unexplained" and output.fit is not None and not self.tainted:
+                    ranks = statements.at_fault(output, allowed)
+                    words = statements.how(output.fit.left, output.fit.right, output.apart)
                     self.say(
-                        ("gradient", one.name),
+                        ("gradient", output.name),
                         "parameter_gradient",
-                        AboutParameter("the gradient of ", one.name).then(
+                        AboutParameter("the gradient of ", output.name).then(
                             said(
                                 "parameter-gradient-differs-in-layout",
                                 words,
                                 statements.on_ranks(ranks),
                             )
                         ),
-                        one.name,
+                        output.name,
                         pair.events,
                         ranks,
-                        one,
+                        output,
                         allowed,
                         "gradient",
                         relation=words,
-                        parameter=one.name,
+                        parameter=output.name,
                     )
             self.counts[worst] += 1
             pair.forget()
 
-    def look_at_weight(self, pair: RecordPair, one: MeasuredTensor) -> None:
-        if one.fit is None:
+    def look_at_weight(self, pair: RecordPair, tensor: MeasuredTensor) -> None:
+        if tensor.fit is None:
             return
-        if one.copies:
+        if tensor.copies:
             self.say_copies(
-                pair.events, one, AboutParameter("parameter ", one.name), one.name, group="weight", parameter=one.name
+                pair.events,
+                tensor,
+                AboutParameter("parameter ", tensor.name),
+                tensor.name,
+                group="weight",
+                parameter=tensor.name,
             )
             return
-        usual = layouts.stored_weight_limit(one.unit) if self.first else self.limit(one)
-        allowed = usual + layouts.drift_limit(layouts.drift(self.drifted.get(one.name), self.first))
-        doubled = statements.doubled(one)
-        if one.apart <= (allowed if doubled is None else layouts.doubled_weight_limit(allowed, one.unit)):
+        usual = layouts.stored_weight_limit(tensor.unit) if self.first else self.limit(tensor)
+        allowed = usual + layouts.drift_limit(layouts.drift(self.drifted.get(tensor.name), self.first))
+        doubled = statements.doubled(tensor)
+        if tensor.apart <= (allowed if doubled is None else layouts.doubled_weight_limit(allowed, tensor.unit)):
             return
         kind: FindingKind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
-        ranks = statements.at_fault(one, allowed)
-        words = statements.how(one.fit.left, one.fit.right, one.apart)
+        ranks = statements.at_fault(tensor, allowed)
+        words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
         text = AboutParameter(
-            "parameter ", one.name, said("parameter-differs-in-layout", when, statements.on_ranks(ranks), words)
+            "parameter ", tensor.name, said("parameter-differs-in-layout", when, statements.on_ranks(ranks), words)
         )
         if doubled is not None:
             first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
             text = text.then(said("rank-holds-same-block", first, second))
             ranks = ranks or [first]
         # Those that a rank has of another one, and those that a part of the ranks has, say more than the others.
-        mark, informative = ("weight", one.name), bool(ranks) or doubled is not None
+        mark, informative = ("weight", tensor.name), bool(ranks) or doubled is not None
         self.say(
             mark,
             kind,
             text,
-            one.name,
+            tensor.name,
             pair.events,
             ranks,
-            one,
+            tensor,
             allowed,
             "weight",
             informative,
             words,
-            parameter=one.name,
+            parameter=tensor.name,
         )
 
     def _look_at_inputs(self, pair: RecordPair) -> None:
         """The inputs differ, while nothing before does: it comes from outside, or from between the modules."""
-        for one in pair.inputs:
-            if one.fit is None or self.tainted:
+        for tensor in pair.inputs:
+            if tensor.fit is None or self.tainted:
                 continue
             calls = self.rounded.before(pair.events, pair.partner)
-            allowed = layouts.input_limit(self.limit(one), self._farthest, calls, self.rounded.unit)
+            allowed = layouts.input_limit(self.limit(tensor), self._farthest, calls, self.rounded.unit)
             entry = pair.event.name
-            if one.copies and not one.is_sum:
-                self.say_copies(pair.events, one, said("of-call", one.slot, entry), f"{entry}, {one.slot}")
+            if tensor.copies and not tensor.is_sum:
+                self.say_copies(pair.events, tensor, said("of-call", tensor.slot, entry), f"{entry}, {tensor.slot}")
                 self.tainted = True
                 continue
-            if one.apart <= allowed:
+            if tensor.apart <= allowed:
                 continue
             self.tainted = True
-            ranks = statements.at_fault(one, allowed)
-            words = statements.how(one.fit.left, one.fit.right, one.apart)
+            ranks = statements.at_fault(tensor, allowed)
+            words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
             place = statements.on_ranks(ranks)
             kind: FindingKind
             if pair.place.direction == "backward":
-                scale = ratio_of(one.fit.left.described(), one.fit.right.described())
+                scale = ratio_of(tensor.fit.left.described(), tensor.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
                 text = said(
                     "incoming-gradient-differs-in-layout",
-                    one.slot,
+                    tensor.slot,
                     entry,
                     place,
                     words,
                 )
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
-                text = said("data-differs-in-layout", one.slot, entry, place, words)
-                doubled = statements.doubled(one)
+                text = said("data-differs-in-layout", tensor.slot, entry, place, words)
+                doubled = statements.doubled(tensor)
                 if doubled is not None:
                     text += said("rank-has-same-block", doubled[0], doubled[1])
                     ranks = ranks or [doubled[0]]
-            elif (received := statements.received_by(self.candidate, pair, one.slot)) is not None:
+            elif (received := statements.received_by(self.candidate, pair, tensor.slot)) is not None:
                 kind = "collective"
                 text = said(
                     "received-tensor-differs",
-                    one.slot,
+                    tensor.slot,
                     entry,
                     place,
                     words,
@@ -224,14 +229,22 @@ class Search(FindingsSoFar):
                 inside = pair.place.path.rpartition(".")[0]
                 text = said(
                     "computed-between-modules-in-layout",
-                    one.slot,
+                    tensor.slot,
                     entry,
                     place,
                     words,
                     said("inside", inside) if inside else "",
                 )
             self.say(
-                ("input", entry), kind, text, f"{entry}, {one.slot}", pair.events, ranks, one, allowed, relation=words
+                ("input", entry),
+                kind,
+                text,
+                f"{entry}, {tensor.slot}",
+                pair.events,
+                ranks,
+                tensor,
+                allowed,
+                relation=words,
             )
 
     def _judge(self, pair: RecordPair, inherited: float) -> None:
@@ -245,8 +258,12 @@ class Search(FindingsSoFar):
         calls = self.rounded.until(pair.events, pair.partner)
         allowed = layouts.pass_limit(own, factor, arrived, calls, self.rounded.unit)
         state = "same" if not pair.left and not pair.arrived else "rounding"
-        torn = next((one for one in pair.outputs if one.copies and not one.is_sum), None)
-        if torn is not None and not any(one.copies for one in (*pair.inputs, *pair.parameters)) and not self.tainted:
+        torn = next((output for output in pair.outputs if output.copies and not output.is_sum), None)
+        if (
+            torn is not None
+            and not any(tensor.copies for tensor in (*pair.inputs, *pair.parameters))
+            and not self.tainted
+        ):
             state = "unexplained"
             self._say_torn(pair, torn, allowed)
         elif pair.left > layouts.after_finding(allowed, self.tainted):
@@ -276,23 +293,23 @@ class Search(FindingsSoFar):
     def _count_collectives(self, pair: RecordPair) -> None:
         event = pair.event
         key = (pair.place.direction, _DIGITS.sub("#", pair.place.path))
-        found = len(statements.collectives_in(event))
-        self._usual[key] = max(self._usual.get(key, 0), found)
+        count = len(statements.collectives_in(event))
+        self._usual[key] = max(self._usual.get(key, 0), count)
 
     def _say_result(self, pair: RecordPair, allowed: float, arrived: float) -> None:
-        one = max(pair.outputs, key=lambda found: found.apart)
-        if one.fit is None:
+        furthest = max(pair.outputs, key=lambda output: output.apart)
+        if furthest.fit is None:
             return
         terms = self._began.terms_used_by(pair)
         if terms is not None:
             self._say_terms(pair, *terms, allowed)
             return
-        torn = self._began.of_results(pair)
+        torn = self._began.beginning_of_results(pair)
         if torn is not None:
             self._say_torn(*torn, allowed)
             return
-        ranks = statements.at_fault(one, allowed)
-        words = statements.how(one.fit.left, one.fit.right, one.apart)
+        ranks = statements.at_fault(furthest, allowed)
+        words = statements.how(furthest.fit.left, furthest.fit.right, furthest.apart)
         entry = pair.event.name
         why = (
             "its inputs agree"
@@ -301,7 +318,7 @@ class Search(FindingsSoFar):
         )
         backward = pair.place.direction == "backward"
         kind: FindingKind = "gradient" if backward else "computation"
-        what = said("gradient-of-slot", _argument(one.slot)) if backward else one.slot
+        what = said("gradient-of-slot", _argument(furthest.slot)) if backward else furthest.slot
         self.say(
             ("result", entry),
             kind,
@@ -309,16 +326,16 @@ class Search(FindingsSoFar):
             entry,
             pair.events,
             ranks,
-            one,
+            furthest,
             allowed,
             relation=words,
             inputs_differ_by=arrived,
         )
 
-    def _say_terms(self, user: RecordPair, pair: RecordPair, one: MeasuredTensor, allowed: float) -> None:
+    def _say_terms(self, user: RecordPair, pair: RecordPair, tensor: MeasuredTensor, allowed: float) -> None:
         """A tensor of which each rank has a term is used before anything has added the terms up."""
         backward = pair.place.direction == "backward"
-        entry, slot = pair.event.name, _argument(one.slot) if backward else one.slot
+        entry, slot = pair.event.name, _argument(tensor.slot) if backward else tensor.slot
         what = said("gradient-of-slot", slot) if backward else slot
         self.say(
             ("terms", entry),
@@ -332,25 +349,25 @@ class Search(FindingsSoFar):
             f"{entry}, {slot}",
             pair.events,
             [],
-            one,
+            tensor,
             allowed,
             used_by=user.event.name,
         )
 
-    def _say_torn(self, pair: RecordPair, one: MeasuredTensor, allowed: float) -> None:
+    def _say_torn(self, pair: RecordPair, tensor: MeasuredTensor, allowed: float) -> None:
         """Ranks should have the same result and do not."""
         used = self._began.terms_used_by(pair)
         if used is not None:
             self._say_terms(pair, *used, allowed)
             return
-        pair, one = self._began.of_copies(pair, one)
+        pair, tensor = self._began.beginning_of_copies(pair, tensor)
         rank, event = next(iter(pair.events.items()))
-        terms = statements.are_terms(one, pair, max(allowed, limit(one)))
+        terms = statements.are_terms(tensor, pair, max(allowed, limit(tensor)))
         calls = {each: statements.collectives_in(pair.events[each]) for each in pair.events}
         usual = self._usual.get((pair.place.direction, _DIGITS.sub("#", pair.place.path)), 0)
         exchanged = []
-        if len({len(found) for found in calls.values()}) > 1:
-            exchanged = [said("communications-on-rank", each, len(found)) for each, found in calls.items()]
+        if len({len(names) for names in calls.values()}) > 1:
+            exchanged = [said("communications-on-rank", each, len(names)) for each, names in calls.items()]
         elif len(calls[rank]) < usual:
             exchanged = [said("communications-in-other-layers", len(calls[rank]), usual)]
         kind: FindingKind = "collective" if terms or usual or any(calls.values()) else "replica"
@@ -360,9 +377,9 @@ class Search(FindingsSoFar):
         entry = event.name
         self.say_copies(
             pair.events,
-            one,
-            said("of-call", one.slot, entry),
-            f"{entry}, {one.slot}",
+            tensor,
+            said("of-call", tensor.slot, entry),
+            f"{entry}, {tensor.slot}",
             kind=kind,
             why=why,
             communications=exchanged or calls[rank][:4],
@@ -374,9 +391,9 @@ class Search(FindingsSoFar):
         return max((max(sizes) for (_, own, _), sizes in self.known.items() if own == path), default=0.0)
 
 
-def _is_unknown(found: Sequence[MeasuredTensor]) -> bool:
+def _is_unknown(tensors: Sequence[MeasuredTensor]) -> bool:
     """True if a tensor has no numbers to say whether it agrees: of a communication that nobody has waited for."""
-    return any(one.fit is not None and not one.fit.how and one.fit.left.size for one in found)
+    return any(tensor.fit is not None and not tensor.fit.how and tensor.fit.left.size for tensor in tensors)
 
 
 def _argument(slot: str) -> str:

@@ -72,12 +72,12 @@ class LayoutSide:
 
     def name(self, name: str, rank: Rank) -> str:
         """The name in the whole model of a module or parameter of a rank."""
-        found = plain_path(name)
+        renamed = plain_path(name)
         if self.annotation is not None:
-            found = self.annotation.renamed(found, self.position(rank))
+            renamed = self.annotation.renamed(renamed, self.position(rank))
         for group, offset in self.offsets.get(rank, {}).items():
-            found = moved(found, group, offset)
-        return found
+            renamed = moved(renamed, group, offset)
+        return renamed
 
     def position(self, rank: Rank) -> int:
         """The place of a rank among those of the run."""
@@ -97,10 +97,10 @@ class LayoutSide:
                     if event.direction == "gradient" and not any(is_tensor(leaf) for _, leaf in event.outputs()):
                         continue
                     passes.setdefault(ModulePlace(event.direction, path), {})[number] = event
-            for place, found in passes.items():
-                if place.direction == "gradient" and len(found) > 1:
-                    found.pop(-1, None)  # the last of the numbered ones once more
-                self.records.setdefault(place, {})[rank] = [found[number] for number in sorted(found)]
+            for place, by_number in passes.items():
+                if place.direction == "gradient" and len(by_number) > 1:
+                    by_number.pop(-1, None)  # the last of the numbered ones once more
+                self.records.setdefault(place, {})[rank] = [by_number[number] for number in sorted(by_number)]
 
     def _collect_step(self, event: Event, rank: Rank) -> None:
         results = optimizer.results_of(event)
@@ -112,14 +112,14 @@ class LayoutSide:
 
     def held(self, leaves: Sequence[dict[Rank, Leaf]], split: Split | None = None) -> Held | None:
         """What the ranks hold of a tensor; ``leaves``: for each pass, by rank. None if a rank of a mesh is missing."""
-        passes = [self._blocks(one) for one in leaves]
-        done = [one for one in passes if one is not None]
-        if len(done) < len(passes) or len({len(one) for one in done}) > 1:
+        passes = [self._blocks(leaf) for leaf in leaves]
+        done = [blocks for blocks in passes if blocks is not None]
+        if len(done) < len(passes) or len({len(blocks) for blocks in done}) > 1:
             return None
         ranks = [block.ranks for block in done[0]]
-        if split is None or self.annotation is None or any(len(one) > 1 for one in ranks):
+        if split is None or self.annotation is None or any(len(rank) > 1 for rank in ranks):
             return Held(tuple(map(tuple, done)))
-        mesh = self._mesh_of([one[0] for one in ranks])
+        mesh = self._mesh_of([rank[0] for rank in ranks])
         if mesh is None:
             return Held(tuple(map(tuple, done)))
         sizes = tuple(size for _, size in mesh)
@@ -128,28 +128,28 @@ class LayoutSide:
 
     def _blocks(self, leaves: dict[Rank, Leaf]) -> list[TensorBlock] | None:
         """A block for each rank; ranks that hold one DTensor give one block together."""
-        found: list[TensorBlock] = []
+        blocks_held: list[TensorBlock] = []
         taken: set[Rank] = set()
         for rank, leaf in leaves.items():
             if rank in taken:
                 continue
             mesh = holding(leaf)
             if mesh is None:
-                found.append(block_of_leaf(leaf, self.parts[rank], rank))
+                blocks_held.append(block_of_leaf(leaf, self.parts[rank], rank))
                 continue
             ranks, sizes, placements = mesh
-            if any(one not in leaves for one in ranks):
+            if any(rank not in leaves for rank in ranks):
                 if len(self.ranks) == 1 and len(ranks) == 1:
-                    found.append(block_of_leaf(leaf, self.parts[rank], rank))
+                    blocks_held.append(block_of_leaf(leaf, self.parts[rank], rank))
                     continue
                 return None
             taken.update(ranks)
-            blocks = [block_of_leaf(leaves[one], self.parts[one], one) for one in ranks]
+            blocks = [block_of_leaf(leaves[rank], self.parts[rank], rank) for rank in ranks]
             whole = arrange(blocks, sizes, placements)
             if whole is None:
                 return None
-            found.append(whole)
-        return found
+            blocks_held.append(whole)
+        return blocks_held
 
     def _mesh_of(self, ranks: Sequence[Rank]) -> list[tuple[str, int]] | None:
         """The axes of the annotated mesh that these ranks span; None if they are no full part of it."""
@@ -163,17 +163,17 @@ class LayoutSide:
 
     def layer_groups(self) -> dict[str, list[tuple[Rank, int]]]:
         """Groups of numbered modules, and how many each rank has of them."""
-        found: dict[str, dict[Rank, set[int]]] = {}
+        numbers_by_rank: dict[str, dict[Rank, set[int]]] = {}
         for rank, names in self.names():
             for name in names:
                 parts = name.split(".")
                 for place, part in enumerate(parts):
                     if part.isdigit():
-                        found.setdefault(".".join(parts[:place]), {}).setdefault(rank, set()).add(int(part))
+                        numbers_by_rank.setdefault(".".join(parts[:place]), {}).setdefault(rank, set()).add(int(part))
                         break
         return {
             group: [(rank, len(numbers)) for rank, numbers in ranks.items()]
-            for group, ranks in found.items()
+            for group, ranks in numbers_by_rank.items()
             if all(numbers == set(range(len(numbers))) for numbers in ranks.values())
         }
 
@@ -206,7 +206,7 @@ def _fitting(placement: Placement | None, dimensions: int) -> Placement | None:
     """A placement that a tensor of so many dimensions can have: the count of steps that an optimizer keeps of a divided
     parameter is not divided.
     """
-    if placement is not None and placement.way in ("shard", "interleave"):
+    if placement is not None and placement.kind in ("shard", "interleave"):
         return placement if -dimensions <= placement.dim < dimensions else None
     return placement
 
@@ -227,10 +227,17 @@ def number_stages(side: LayoutSide, other: LayoutSide) -> bool:
             continue
         for stages in (n for n in range(2, len(counts) + 1) if len(counts) % n == 0):
             beside = len(counts) // stages
-            of_stages = [counts[place * beside : (place + 1) * beside] for place in range(stages)]
-            sizes = [{count for _, count in one} for one in of_stages]
-            if all(len(one) == 1 for one in sizes) and sum(min(one) for one in sizes) == wanted:
-                side.count_on(group, [[rank for rank, _ in one] for one in of_stages], [min(one) for one in sizes])
+            stage_counts = [counts[place * beside : (place + 1) * beside] for place in range(stages)]
+            sizes = [{count for _, count in stage} for stage in stage_counts]
+            if (
+                all(len(numbers_of_stage) == 1 for numbers_of_stage in sizes)
+                and sum(min(numbers_of_stage) for numbers_of_stage in sizes) == wanted
+            ):
+                side.count_on(
+                    group,
+                    [[rank for rank, _ in stage] for stage in stage_counts],
+                    [min(numbers_of_stage) for numbers_of_stage in sizes],
+                )
                 done = True
                 break
     if done:
@@ -243,10 +250,10 @@ def number_both(side: LayoutSide, other: LayoutSide) -> bool:
     if not (side.is_pipeline() and other.is_pipeline()):
         return False
     plans = []
-    for one in (side, other):
-        if one.offsets or (one.annotation is not None and one.annotation.stage_axis is not None):
+    for known in (side, other):
+        if known.offsets or (known.annotation is not None and known.annotation.stage_axis is not None):
             return False
-        plans.append({group: _of_two(one, counts) for group, counts in one.layer_groups().items()})
+        plans.append({group: _two_stages(known, counts) for group, counts in known.layer_groups().items()})
     groups = [group for group, plan in plans[0].items() if plan is not None and plans[1].get(group) is not None]
     done = False
     for group in groups:
@@ -261,11 +268,11 @@ def number_both(side: LayoutSide, other: LayoutSide) -> bool:
     return done
 
 
-def _of_two(side: LayoutSide, counts: Sequence[tuple[Rank, int]]) -> tuple[list[list[Rank]], list[int]] | None:
+def _two_stages(side: LayoutSide, counts: Sequence[tuple[Rank, int]]) -> tuple[list[list[Rank]], list[int]] | None:
     """Ranks and numbers of layers of both stages: ranks with the modules of the first, then those of the last."""
-    names = {rank: frozenset(found) for rank, found in side.names()}
+    names = {rank: frozenset(names_of_rank) for rank, names_of_rank in side.names()}
     first, last = names[side.ranks[0]], names[side.ranks[-1]]
     stages = [[rank for rank, _ in counts if names[rank] == own] for own in (first, last)]
     sizes = [{count for rank, count in counts if rank in ranks} for ranks in stages]
     whole = sum(map(len, stages)) == len(side.ranks) and stages[0] + stages[1] == side.ranks
-    return (stages, [min(one) for one in sizes]) if whole and all(len(one) == 1 for one in sizes) else None
+    return (stages, [min(size) for size in sizes]) if whole and all(len(size) == 1 for size in sizes) else None

@@ -50,8 +50,8 @@ def statement(
 def _module_of(side: LayoutSide, rank: Rank, event: Event, evidence: dict[str, Any]) -> str | None:
     """The module a record is of, or that a parameter belongs to."""
     parameter = evidence.get("parameter")
-    found = side.name(event.parts.path, rank) if event.parts.path else str(parameter or "").rpartition(".")[0]
-    return found or None
+    name = side.name(event.parts.path, rank) if event.parts.path else str(parameter or "").rpartition(".")[0]
+    return name or None
 
 
 def how(left: TensorBlock, right: TensorBlock, apart: float) -> Relation:
@@ -60,9 +60,9 @@ def how(left: TensorBlock, right: TensorBlock, apart: float) -> Relation:
     if mine is not None and theirs is not None:
         import numpy as np
 
-        found = relation_of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
-        if found:
-            return found
+        relation = relation_of_values(np.ravel(mine), np.ravel(theirs), shape=list(left.shape))
+        if relation:
+            return relation
     if is_integer(left.described()):
         return Relation("whole numbers differ")
     ratio = ratio_in_words(left.described(), right.described())
@@ -73,8 +73,8 @@ def at_fault(measured: MeasuredTensor, allowed: float) -> list[Rank]:
     """The ranks whose share differs; none where that is not known, or where all do."""
     if measured.fit is None:
         return []
-    found = apart_by_rank(measured.fit.left, measured.fit.right)
-    wrong = [rank for rank, apart in found.items() if apart > allowed]
+    apart_of = apart_by_rank(measured.fit.left, measured.fit.right)
+    wrong = [rank for rank, apart in apart_of.items() if apart > allowed]
     return [] if len(wrong) == len(measured.fit.left.ranks) else wrong
 
 
@@ -83,7 +83,7 @@ def evidence_of(measured: MeasuredTensor, allowed: float, **more: Any) -> dict[s
     fit = measured.fit
     if fit is None:
         return more
-    found = apart_by_rank(fit.left, fit.right)
+    apart_of = apart_by_rank(fit.left, fit.right)
     wrong = at_fault(measured, allowed)
     shown = next((part for part in _copies(fit.left) if wrong and wrong[0] in part.ranks), fit.left)
     return {
@@ -93,7 +93,7 @@ def evidence_of(measured: MeasuredTensor, allowed: float, **more: Any) -> dict[s
         "candidate": {key: value for key, value in shown.described().items() if key in _KEYS},
         "reference": {key: value for key, value in fit.right.described().items() if key in _KEYS},
         "ranks_at_fault": wrong,
-        "apart_by_rank": [said("distance-on-rank", rank, apart) for rank, apart in list(found.items())[:_MOST_NAMED]]
+        "apart_by_rank": [said("distance-on-rank", rank, apart) for rank, apart in list(apart_of.items())[:_MOST_NAMED]]
         if len(fit.left.ranks) > 1
         else None,
         "compared_by": {"values": "values put together", "mean": "the mean alone"}.get(fit.how, "statistics"),
@@ -110,7 +110,7 @@ def on_ranks(ranks: Sequence[Rank]) -> str:
 
 def copies_in_words(block: TensorBlock) -> str:
     """Who has copies of a tensor: ``ranks 0, 1``, or ``ranks 0, 1 as on 2, 3`` where each copy is in parts."""
-    copies = [part.ranks for part in block.parts] if block.way == "replicate" else [block.ranks]
+    copies = [part.ranks for part in block.parts] if block.kind == "replicate" else [block.ranks]
     if all(len(ranks) == 1 for ranks in copies):
         copies = [tuple(rank for ranks in copies for rank in ranks)]
     return said("rank-numbers", joined(" as on ", [_listed(ranks) for ranks in copies]))
@@ -125,8 +125,8 @@ def doubled(measured: MeasuredTensor) -> tuple[Rank, Rank] | None:
     """A rank that holds the part of another one, where the reference's parts are all different."""
     if measured.fit is None:
         return None
-    found = same_parts(measured.fit.left)
-    return found[0] if found and not same_parts(measured.fit.right) else None
+    doubled_ranks = same_parts(measured.fit.left)
+    return doubled_ranks[0] if doubled_ranks and not same_parts(measured.fit.right) else None
 
 
 def are_terms(measured: MeasuredTensor, pair: RecordPair, allowed: float) -> str:
@@ -143,11 +143,14 @@ def are_terms(measured: MeasuredTensor, pair: RecordPair, allowed: float) -> str
         assert total is not None
         apart, how_known = distance(total, fit.right)
         if how_known and apart <= allowed:
-            fitting.append(placement.way)
+            fitting.append(placement.kind)
     if fitting:
         # A mean next to nothing is that of the sum, too: then the statistics do not say.
         return fitting[0] if len(fitting) == 1 else ""
-    bias = next((one for one in pair.parameters if one.slot.endswith(".bias") and one.fit is not None), None)
+    bias = next(
+        (parameter for parameter in pair.parameters if parameter.slot.endswith(".bias") and parameter.fit is not None),
+        None,
+    )
     total = combine(copies, Placement("sum"))
     assert total is not None
     if bias is not None and bias.fit is not None:
@@ -162,8 +165,8 @@ def are_terms(measured: MeasuredTensor, pair: RecordPair, allowed: float) -> str
                 return "sum"
         means = (bias.fit.right.numbers[2], total.numbers[2], fit.right.numbers[2], fit.right.numbers[3])
         if values is None and None not in means:
-            of_bias, whole_mean, wanted_mean, norm = (one or 0.0 for one in means)
-            once_mean = whole_mean - (len(copies) - 1) * of_bias
+            bias_mean, whole_mean, wanted_mean, norm = (mean or 0.0 for mean in means)
+            once_mean = whole_mean - (len(copies) - 1) * bias_mean
             if abs(once_mean - wanted_mean) <= allowed * norm / max(fit.right.size, 1) ** 0.5:
                 return "sum"
     return ""
@@ -171,21 +174,21 @@ def are_terms(measured: MeasuredTensor, pair: RecordPair, allowed: float) -> str
 
 def _copies(block: TensorBlock) -> list[TensorBlock]:
     """The copies of the first tensor in a block that is there several times and not the same."""
-    if block.way == "replicate":
+    if block.kind == "replicate":
         return list(block.parts)
     return []
 
 
 def collectives_in(event: Event) -> list[str]:
     """The communications in a pass of a module, not those of modules inside it."""
-    return [one.name for one in event.children if one.is_collective and one.direction == event.direction]
+    return [child.name for child in event.children if child.is_collective and child.direction == event.direction]
 
 
 def received_by(side: LayoutSide, pair: RecordPair, slot: str) -> str | None:
     """The communication that brought what goes into a module, where one did: it comes from another rank."""
     for rank, events in side.records.get(pair.place, {}).items():
         marks = {fingerprint(leaf) for event in events for name, leaf in event.inputs() if name == slot} - {None}
-        for one in side.timelines[rank]:
-            if one.is_collective and any(fingerprint(leaf) in marks for _, leaf in one.outputs()):
-                return one.name
+        for timeline in side.timelines[rank]:
+            if timeline.is_collective and any(fingerprint(leaf) in marks for _, leaf in timeline.outputs()):
+                return timeline.name
     return None

@@ -26,7 +26,7 @@ def look_at_steps(search: Search) -> dict[str, float]:
     _look_at_settings(search)
     names = [name for name in search.reference.parameters if name in search.candidate.parameters]
     gradients = {name: _measure(search, name, 0, "grad") for name in names}
-    largest = max((one.rms for one in gradients.values() if one is not None), default=0.0)
+    largest = max((gradient.rms for gradient in gradients.values() if gradient is not None), default=0.0)
     for name in names:
         mine, theirs = search.candidate.parameters[name], search.reference.parameters[name]
         for number in range(min(_count(mine), _count(theirs))):
@@ -45,9 +45,11 @@ def look_at_steps(search: Search) -> dict[str, float]:
 def _look_at_factor(search: Search, gradients: Mapping[str, MeasuredTensor | None], largest: float) -> None:
     """One factor of all gradients says, where each alone is within rounding."""
     counting = {
-        name: one for name, one in gradients.items() if one is not None and layouts.counts(one.rms, largest) == 1.0
+        name: gradient
+        for name, gradient in gradients.items()
+        if gradient is not None and layouts.counts(gradient.rms, largest) == 1.0
     }
-    ratios = {name: ratio for name, one in counting.items() if (ratio := one.ratio) is not None}
+    ratios = {name: ratio for name, tensor in counting.items() if (ratio := tensor.ratio) is not None}
     factor = layouts.common_factor(list(ratios.values()), search.rounded.unit)
     if factor is None or search.findings or search.tainted:
         return
@@ -92,39 +94,39 @@ def _look_before(
     if gradient is not None:
         clean &= _look_at_gradient(search, name, events, gradient, largest)
     for field in _fields(search.candidate, name, number):
-        one = _measure(search, name, number, field)
-        if one is None or vanishing or search.findings or math.isinf(search.drifted.get(name, 0.0)):
+        before = _measure(search, name, number, field)
+        if before is None or vanishing or search.findings or math.isinf(search.drifted.get(name, 0.0)):
             continue
-        if one.copies:
-            search.say_copies(events, one, said("state-before-step", field, name), name, parameter=name)
-        elif one.apart * _counts(gradient, largest) > _of_state(search, one, name):
-            _say_state(search, one, said("state-differs-before-step", field, name), name, field, events)
+        if before.copies:
+            search.say_copies(events, before, said("state-before-step", field, name), name, parameter=name)
+        elif before.apart * _counts(gradient, largest) > _state_limit(search, before, name):
+            _say_state(search, before, said("state-differs-before-step", field, name), name, field, events)
     return clean and not search.findings
 
 
 def _look_at_gradient(
-    search: Search, name: str, events: dict[Rank, Event], one: MeasuredTensor, largest: float
+    search: Search, name: str, events: dict[Rank, Event], tensor: MeasuredTensor, largest: float
 ) -> bool:
     """True if the gradient that the optimizer gets agrees."""
-    allowed = _of_state(search, one, name)
-    weight = _counts(one, largest)
-    if one.copies and not layouts.are_copies(one.torn * weight, one.unit):
+    allowed = _state_limit(search, tensor, name)
+    weight = _counts(tensor, largest)
+    if tensor.copies and not layouts.are_copies(tensor.torn * weight, tensor.unit):
         terms = statements.are_terms(
-            one, RecordPair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
+            tensor, RecordPair(ModulePlace("optimizer", name), 0, events, next(iter(events.values()))), allowed
         )
         why: str = ""
         if terms:
             why = said("own-gradient-mean-agrees", terms)
         what = AboutParameter("the gradient of ", name, " at the optimizer")
         since = search.first_terms
-        search.say_copies(events, one, what, name, why=why, group="gradient", parameter=name, terms_since=since)
+        search.say_copies(events, tensor, what, name, why=why, group="gradient", parameter=name, terms_since=since)
         return False
-    if one.apart * weight <= allowed or one.fit is None:
+    if tensor.apart * weight <= allowed or tensor.fit is None:
         return True
     if search.tainted and search.findings:
         return False
-    ranks = statements.at_fault(one, allowed)
-    words = statements.how(one.fit.left, one.fit.right, one.apart)
+    ranks = statements.at_fault(tensor, allowed)
+    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
     why = ""
     if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = said("while-backward-agrees")
@@ -132,7 +134,7 @@ def _look_at_gradient(
     search.say(
         ("optimizer gradient", name), "parameter_gradient",
         AboutParameter("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
-        name, events, ranks, one, allowed, "gradient", relation=words, parameter=name,
+        name, events, ranks, tensor, allowed, "gradient", relation=words, parameter=name,
     )  # fmt: skip
     return False
 
@@ -145,13 +147,13 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
     layout_deviation = layouts.layout_deviation(_moved(search, name, number))
     allowed = search.limit(weight) + layouts.drift_limit(search.drifted.get(name, 0.0)) + layout_deviation
     for field in ("weight", *_fields(search.candidate, name, number, after=True)):
-        one = weight if field == "weight" else _measure(search, name, number, field, after=True)
-        if one is None or not clean or search.findings:
+        state = weight if field == "weight" else _measure(search, name, number, field, after=True)
+        if state is None or not clean or search.findings:
             continue
-        if one.copies:
-            search.say_copies(events, one, said("state-after-step", field, name), name, parameter=name)
-        elif one.apart * counts > (allowed if field == "weight" else _of_state(search, one, name)):
-            _say_state(search, one, said("state-differs-after-step", field, name), name, field, events)
+        if state.copies:
+            search.say_copies(events, state, said("state-after-step", field, name), name, parameter=name)
+        elif state.apart * counts > (allowed if field == "weight" else _state_limit(search, state, name)):
+            _say_state(search, state, said("state-differs-after-step", field, name), name, field, events)
     if weight.fit is None or weight.fit.how != "values":
         # Statistics are a lower bound of what the next step may find in the values.
         return max(weight.apart, layout_deviation)
@@ -159,17 +161,17 @@ def _look_after(search: Search, name: str, number: int, events: dict[Rank, Event
 
 
 def _say_state(
-    search: Search, one: MeasuredTensor, text: str, name: str, field: str, events: dict[Rank, Event]
+    search: Search, tensor: MeasuredTensor, text: str, name: str, field: str, events: dict[Rank, Event]
 ) -> None:
-    if one.fit is None:
+    if tensor.fit is None:
         return
-    allowed = search.limit(one)
-    ranks = statements.at_fault(one, allowed)
-    words = statements.how(one.fit.left, one.fit.right, one.apart)
+    allowed = search.limit(tensor)
+    ranks = statements.at_fault(tensor, allowed)
+    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
     search.say(
         ("state", field), "optimizer",
         said("state-differs-in-layout", text, statements.on_ranks(ranks), words),
-        name if field == "weight" else f"{name}, {field}", events, ranks, one, allowed, relation=words,
+        name if field == "weight" else f"{name}, {field}", events, ranks, tensor, allowed, relation=words,
         parameter=name, field=field,
     )  # fmt: skip
 
@@ -181,15 +183,15 @@ def _look_at_settings(search: Search) -> None:
         theirs.setdefault(name, own)
     names: dict[str, None] = {}
     asked: dict[Rank, Event] = {}
-    found: dict[str, list[tuple[Rank, str, Any, Any]]] = {}
+    differences: dict[str, list[tuple[Rank, str, Any, Any]]] = {}
     for rank, event, name, own in _settings(search.candidate):
         names.setdefault(name)
         asked.setdefault(rank, event)
         for key, value in own.items():
             left, right = value_of(value), value_of(theirs.get(name, {}).get(key, value))
             if key not in IDLE_SETTINGS and left != right:
-                found.setdefault(key, []).append((rank, name, left, right))
-    for key, places in found.items():
+                differences.setdefault(key, []).append((rank, name, left, right))
+    for key, places in differences.items():
         wrong = list(dict.fromkeys(rank for rank, *_ in places))
         differing = list(dict.fromkeys(name for _, name, *_ in places))
         rank, _, left, right = places[0]
@@ -222,18 +224,18 @@ def _measure(search: Search, name: str, number: int, field: str, after: bool = F
     leaves = [_leaves(side.parameters[name], number, field, after) for side in (search.candidate, search.reference)]
     if not all(leaves):
         return None
-    one, other = leaves
-    return search.pairs.measure(field, "parameter", name, (search.candidate, [one]), (search.reference, [other]))
+    ours, other = leaves
+    return search.pairs.measure(field, "parameter", name, (search.candidate, [ours]), (search.reference, [other]))
 
 
 def _leaves(steps: Mapping[Rank, list[ParameterStep]], number: int, field: str, after: bool) -> dict[Rank, Leaf]:
-    found: dict[Rank, Leaf] = {}
+    leaves: dict[Rank, Leaf] = {}
     for rank, own in steps.items():
         if len(own) > number:
             leaf = (own[number].after if after else own[number].before).get(field)
             if isinstance(leaf, dict) and is_tensor(leaf):
-                found[rank] = leaf
-    return found
+                leaves[rank] = leaf
+    return leaves
 
 
 def _missing_gradient(search: Search, name: str, number: int) -> str | None:
@@ -278,9 +280,9 @@ def _moved(search: Search, name: str, number: int) -> float:
     return own
 
 
-def _of_state(search: Search, one: MeasuredTensor, name: str) -> float:
+def _state_limit(search: Search, tensor: MeasuredTensor, name: str) -> float:
     """What a gradient or a state of a parameter may be apart by."""
-    return search.of_gradient(one, search.reached(name))
+    return search.gradient_limit(tensor, search.reached(name))
 
 
 def _counts(gradient: MeasuredTensor | None, largest: float) -> float:

@@ -25,30 +25,34 @@ _NONE: Usual = (0.0, 0.0)
 
 @dataclass(frozen=True)
 class Classes:
-    """``of_operators``, ``of_families``: by ``linear forward half``."""
+    """``by_operator``, ``by_family``: by ``linear forward half``."""
 
-    of_operators: Mapping[str, Usual]
-    of_families: Mapping[str, Usual]
+    by_operator: Mapping[str, Usual]
+    by_family: Mapping[str, Usual]
 
     def usual(self, node: Node) -> Usual:
         """What is usual of a call; never less than nothing. That a class is closer than its arguments depends on which
         of them weigh most, which differs from network to network.
         """
-        found = self.of_operators.get(_name(node.operation, node))
-        if found is None:
-            found = self.of_families.get(_name(family_of(node.operation), node), _NONE)
-        return max(found[0], 0.0), max(found[1], 0.0)
+        usual_excess = self.by_operator.get(_name(node.operation, node))
+        if usual_excess is None:
+            usual_excess = self.by_family.get(_name(family_of(node.operation), node), _NONE)
+        return max(usual_excess[0], 0.0), max(usual_excess[1], 0.0)
 
     def is_known(self, node: Node) -> bool:
         """True if the operator, or its family, was measured."""
         name = _name(family_of(node.operation), node)
-        return _name(node.operation, node) in self.of_operators or name in self.of_families
+        return _name(node.operation, node) in self.by_operator or name in self.by_family
 
     def json(self) -> dict[str, Any]:
         """The content of a table file, but for what made it."""
         return {
-            "operators": {name: [round(one, 2) for one in usual] for name, usual in sorted(self.of_operators.items())},
-            "families": {name: [round(one, 2) for one in usual] for name, usual in sorted(self.of_families.items())},
+            "operators": {
+                name: [round(number, 2) for number in usual] for name, usual in sorted(self.by_operator.items())
+            },
+            "families": {
+                name: [round(number, 2) for number in usual] for name, usual in sorted(self.by_family.items())
+            },
         }
 
 
@@ -56,15 +60,15 @@ def measured(steps: Iterable[tuple[list[Node], Mapping[str, float]]]) -> Classes
     """The table of healthy pairs: of each the calls, and the units of its products. Of a class it is the median."""
     operators: dict[str, list[Usual]] = {}
     families: dict[str, list[Usual]] = {}
-    for found, units in steps:
-        for node in found:
+    for nodes_of_step, units in steps:
+        for node in nodes_of_step:
             excess = node.excess(units.get(node.product, 0.0))
             if node.excused or not math.isfinite(excess[0]):
                 continue
             operators.setdefault(_name(node.operation, node), []).append(excess)
             if family := family_of(node.operation):
                 families.setdefault(_name(family, node), []).append(excess)
-    return Classes(*({name: _median(one) for name, one in table.items()} for table in (operators, families)))
+    return Classes(*({name: _median(excesses) for name, excesses in table.items()} for table in (operators, families)))
 
 
 @lru_cache(1)
@@ -80,8 +84,8 @@ def _name(of: str, node: Node) -> str:
     return f"{of} {node.direction} {'single' if node.unit <= SINGLE else 'half'}"
 
 
-def _median(found: list[Usual]) -> Usual:
-    coherent = [one for _, one in found if math.isfinite(one)]
+def _median(excesses: list[Usual]) -> Usual:
+    coherent = [excess for _, excess in excesses if math.isfinite(excess)]
     import statistics  # who makes a table takes it; all others start without
 
-    return statistics.median(one for one, _ in found), statistics.median(coherent) if coherent else 0.0
+    return statistics.median(excess for excess, _ in excesses), statistics.median(coherent) if coherent else 0.0

@@ -49,15 +49,15 @@ class Deviation:
 UNKNOWN = Deviation("unknown")
 
 
-def between(one: Numbers | None, other: Numbers | None, count: int, alike_otherwise: bool) -> Deviation:
+def between(ours: Numbers | None, other: Numbers | None, count: int, alike_otherwise: bool) -> Deviation:
     """How far two tensors of ``count`` elements are apart, by the numbers of their rows
-    (:meth:`msprobe.store.rows.Rows.numbers`); None: there is none. ``alike_otherwise``: what is in no row is the same,
-    as the number of NaN.
+    (:meth:`msprobe.store.rows.StoredRows.numbers`); None: there is none. ``alike_otherwise``: what is in no row is the
+    same, as the number of NaN.
     """
     # One by one: most pairs are few, and a package of arrays takes longer to import than a thousand of them.
-    if one is None or other is None:
+    if ours is None or other is None:
         return UNKNOWN
-    total, squares, signed, blocks, most, least, _, out = one
+    total, squares, signed, blocks, most, least, _, out = ours
     their_total, their_squares, their_signed, their_blocks, their_most, their_least, _, their_out = other
     if not (0.0 <= squares < _LARGEST**2 and 0.0 <= their_squares < _LARGEST**2):
         return UNKNOWN  # also what no recorder writes: a file of rows may be anybody's
@@ -65,7 +65,7 @@ def between(one: Numbers | None, other: Numbers | None, count: int, alike_otherw
     larger = norm if norm >= its_norm else its_norm
     summed = max(count - max(out, their_out), 0)
     bounds = (_larger(most, their_most), -_larger(-least, -their_least)) if summed else (0.0, 0.0)
-    if alike_otherwise and squares == their_squares and (one == other or _same(one, other)):
+    if alike_otherwise and squares == their_squares and (ours == other or _same(ours, other)):
         return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed)
     distance = math.dist(signed, their_signed) / _ROOT_OF_SUMS
     roots, filled = _blocks_of(count)
@@ -76,8 +76,8 @@ def between(one: Numbers | None, other: Numbers | None, count: int, alike_otherw
         return (
             Deviation("lower", math.inf, math.inf, larger, summed, *bounds, alike) if distance < _LARGEST else UNKNOWN
         )
-    of_sums = (total - their_total) / math.sqrt(max(summed, 1))
-    coherent = math.hypot(norm - its_norm, of_sums, math.dist(blocks, their_blocks)) / math.sqrt(2 + filled)
+    sum_difference = (total - their_total) / math.sqrt(max(summed, 1))
+    coherent = math.hypot(norm - its_norm, sum_difference, math.dist(blocks, their_blocks)) / math.sqrt(2 + filled)
     if not (distance < _LARGEST and coherent < _LARGEST):
         return UNKNOWN
     return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike)
@@ -88,22 +88,22 @@ def _blocks_of(count: int) -> tuple[tuple[float, ...], int]:
     """The roots of the sizes of the blocks of so many elements (infinite for an empty one), and how many are filled."""
     size = block_of(count)
     sizes = [min(max(count - place * size, 0), size) for place in range(BLOCKS)]
-    return tuple(math.sqrt(one) if one else math.inf for one in sizes), BLOCKS - sizes.count(0)
+    return tuple(math.sqrt(size) if size else math.inf for size in sizes), BLOCKS - sizes.count(0)
 
 
-def _larger(one: float, other: float) -> float:
+def _larger(first: float, other: float) -> float:
     """NaN where one of them is."""
-    return one if one > other or one != one else other
+    return first if first > other or first != first else other
 
 
-def _same(one: Numbers, other: Numbers) -> bool:
+def _same(ours: Numbers, other: Numbers) -> bool:
     """Whether the numbers are the same, NaN for NaN."""
 
-    if one[0] == other[0] and one[1] != other[1]:
+    if ours[0] == other[0] and ours[1] != other[1]:
         return False  # most of those that differ
 
     def flat(numbers: Numbers) -> list[float]:
         total, squares, signed, blocks, *rest = numbers
         return [total, squares, *signed, *blocks, *rest]
 
-    return all(a == b or (a != a and b != b) for a, b in zip(flat(one), flat(other), strict=True))
+    return all(a == b or (a != a and b != b) for a, b in zip(flat(ours), flat(other), strict=True))

@@ -103,15 +103,15 @@ def judge_step(
     """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``chosen``: whether
     a call follows from a choice that rounding may decide otherwise. ``healthy``: see :func:`healthy_calls`.
     """
-    found = [
+    nodes_found = [
         replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
         for node in nodes(pairing, is_alone)
     ]
-    return judge_nodes(found, shipped(), healthy, _possible(pairing))
+    return judge_nodes(nodes_found, shipped(), healthy, _possible(pairing))
 
 
 def judge_nodes(
-    found: Sequence[Node],
+    nodes_found: Sequence[Node],
     classes: Classes,
     healthy: HealthyCalls = NOT_MEASURED,
     possible: Mapping[str, Rounding] = UNDECLARED_ROUNDING,
@@ -119,15 +119,15 @@ def judge_nodes(
     """Judge calls in the order of execution. ``healthy``: see :func:`healthy_calls`. ``possible``: see
     :func:`msprobe.diagnose.measured.product_units.product_units`.
     """
-    units = product_units(found, possible)
-    alike = _drawn_alike(found, units, classes, healthy)
+    units = product_units(nodes_found, possible)
+    alike = _drawn_alike(nodes_found, units, classes, healthy)
     first: Unexplained | None = None
     explained: list[Event] = []
     calls = not_judged = blind = unread = 0
-    explains_all, from_outside = bool(found), False
+    explains_all, from_outside = bool(nodes_found), False
     sizes: list[tuple[float, int, Event]] = []
     waiting: list[Unexplained] = []
-    for node in found:
+    for node in nodes_found:
         if node.direction == "gradient" and not node.from_outside:
             explained.append(node.event)
         elif node.direction != "gradient":
@@ -147,21 +147,21 @@ def judge_nodes(
             if not node.excused:
                 explained.append(node.event)
             continue
-        one = beyond_limits(node, units, classes, healthy)
-        if one.beyond > -math.inf and node.exchange is None:
-            sizes.append((one.beyond, calls, node.event))
-        if one.beyond <= 0.0:
+        judged = beyond_limits(node, units, classes, healthy)
+        if judged.beyond > -math.inf and node.exchange is None:
+            sizes.append((judged.beyond, calls, node.event))
+        if judged.beyond <= 0.0:
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance or result.is_carried for result in node.results):
                 explained.append(node.event)
         elif node.exchange is not None:
-            waiting.append(one)
+            waiting.append(judged)
         elif first is None:
-            first = one
+            first = judged
     explains_all &= first is None and blind + unread <= _FEW_BLIND * calls and len(waiting) <= _MOST_WAITING
     largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
     nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
-    exchanges = tuple(node.exchange for node in found if node.exchange is not None)
+    exchanges = tuple(node.exchange for node in nodes_found if node.exchange is not None)
     return Judgement(
         first,
         calls,
@@ -177,18 +177,18 @@ def judge_nodes(
 
 
 def _drawn_alike(
-    found: Sequence[Node], units: Mapping[str, float], classes: Classes, healthy: HealthyCalls
+    nodes_found: Sequence[Node], units: Mapping[str, float], classes: Classes, healthy: HealthyCalls
 ) -> set[Event]:
     """The calls that have drawn the same random numbers on both sides. Where one has, as its result shows, those before
     it have as well that draw from the same generator.
     """
     drawn: dict[str, list[Event]] = {}
     alike: set[Event] = set()
-    for node in found:
+    for node in nodes_found:
         if node.excused != _RANDOM or node.drawn_by is not node.event:
             continue
         drawn.setdefault(node.generator, []).append(node.event)
-        shows = any(one.count >= _FEW_ELEMENTS for one in node.results) and not _is_blind(node)
+        shows = any(result.count >= _FEW_ELEMENTS for result in node.results) and not _is_blind(node)
         if shows and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
             alike.update(drawn[node.generator])
     return alike
@@ -200,8 +200,8 @@ def is_settled(node: Node, distance: float, coherent: float) -> bool:
     """
     assert node.exchange is not None
     results = [
-        replace(one, given=distance / norm, given_coherent=coherent / norm)
-        for one, norm in zip(node.results, node.exchange.norms, strict=True)
+        replace(result, given=distance / norm, given_coherent=coherent / norm)
+        for result, norm in zip(node.results, node.exchange.norms, strict=True)
     ]
     whole = replace(node, results=tuple(results))
     return _is_blind(whole) or beyond_limits(whole, {}, shipped()).beyond <= 0.0
@@ -209,16 +209,16 @@ def is_settled(node: Node, distance: float, coherent: float) -> bool:
 
 def healthy_calls(pairing: Pairing, is_alone: bool) -> HealthyCalls:
     """What the calls of a healthy pair show. A candidate may show as much, and hardly more."""
-    found = list(nodes(pairing, is_alone))
-    return healthy_nodes(found, shipped(), product_units(found, _possible(pairing)))
+    nodes_found = list(nodes(pairing, is_alone))
+    return healthy_nodes(nodes_found, shipped(), product_units(nodes_found, _possible(pairing)))
 
 
-def healthy_nodes(found: Iterable[Node], classes: Classes, units: Mapping[str, float]) -> HealthyCalls:
+def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[str, float]) -> HealthyCalls:
     """The same of calls that are measured already."""
     beyond: dict[str, float] = {}
     excess: dict[str, tuple[float, float]] = {}
     given: dict[str, float] = {}
-    for node in found:
+    for node in nodes_found:
         if not node.results or node.excused or _is_blind(node):
             continue
         kind = _kind(node)
@@ -241,7 +241,7 @@ def _kind(node: Node) -> str:
 
 
 def _given(node: Node) -> float:
-    return max(one.given for one in node.results)
+    return max(result.given for result in node.results)
 
 
 def beyond_limits(
@@ -266,13 +266,13 @@ def beyond_limits(
 
 def _is_like(node: Node, given: float) -> bool:
     """True if calls of a healthy pair whose arguments were at most so far apart say what this one may show."""
-    return _given(node) <= _ALIKE_GIVEN * given and all(one.count >= _FEW_ELEMENTS for one in node.results)
+    return _given(node) <= _ALIKE_GIVEN * given and all(result.count >= _FEW_ELEMENTS for result in node.results)
 
 
 def _is_same(node: Node) -> bool:
     """True if all that a call gives is known, and the same."""
     return node.excused not in ("arguments", "results") and not any(
-        one.distance or one.is_carried for one in node.results
+        result.distance or result.is_carried for result in node.results
     )
 
 
@@ -280,6 +280,6 @@ def _is_blind(node: Node) -> bool:
     """True if all results may be apart by half of their norm: no relative distance says anything then."""
     factor = 2.0 ** (_DOUBT + limits_of(node)[0])
     return all(
-        factor * math.hypot(one.given, ROUNDED_ONCE * node.unit * one.units) > _BLIND and not one.is_bad
-        for one in node.results
+        factor * math.hypot(result.given, ROUNDED_ONCE * node.unit * result.units) > _BLIND and not result.is_bad
+        for result in node.results
     )

@@ -29,19 +29,19 @@ def members(operation: str, inputs: Sequence[Slot], outputs: Sequence[Slot]) -> 
     """The calls that a call consists of, by their places in the list; empty for a call that is one by itself."""
     if not operation.startswith(_PREFIX):
         return {}
-    found: dict[str, Member] = {}
+    members_found: dict[str, Member] = {}
     for slot, leaf in outputs:
         number = slot.rpartition(".")[2]
-        if number in found:
+        if number in members_found:
             return {}  # several lists
-        found[number] = Member(slot, [], [("output.0", leaf)])
-    of_all: list[Slot] = []
+        members_found[number] = Member(slot, [], [("output.0", leaf)])
+    shared: list[Slot] = []
     for slot, leaf in inputs:
         name, _, number = slot.rpartition(".")
         if name in ("", "input"):
-            of_all.append((slot, leaf))
-        elif number in found:
-            found[number].inputs.append((name, leaf))
-    for one in found.values():
-        one.inputs.extend(of_all)
-    return found
+            shared.append((slot, leaf))
+        elif number in members_found:
+            members_found[number].inputs.append((name, leaf))
+    for member in members_found.values():
+        member.inputs.extend(shared)
+    return members_found

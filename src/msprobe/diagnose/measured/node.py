@@ -95,18 +95,20 @@ class Node:
         worst = coherent = -math.inf
         # A part of a tensor has sums of its own, and no larger distance.
         is_moved = self.direction == "forward" and self.operation in operators.MOVES
-        for one in self.results:
-            if one.is_bad:
+        for result in self.results:
+            if result.is_bad:
                 return math.inf, math.inf
-            floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * one.units
-            if one.distance:
-                base = math.hypot(one.given, floor)
-                worst = max(worst, math.log2(one.distance / base) - doubt * math.hypot(1.0, one.given / base))
-            if one.coherent and not is_moved:
+            floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * result.units
+            if result.distance:
+                base = math.hypot(result.given, floor)
+                worst = max(worst, math.log2(result.distance / base) - doubt * math.hypot(1.0, result.given / base))
+            if result.coherent and not is_moved:
                 # What knows nothing of each other shows in sums as well, by the root of the count less.
-                floor = math.hypot(one.given / math.sqrt(max(one.alike, 1.0)), floor / math.sqrt(max(one.alone, 1)))
+                floor = math.hypot(
+                    result.given / math.sqrt(max(result.alike, 1.0)), floor / math.sqrt(max(result.alone, 1))
+                )
                 shared = ROUNDED_ALIKE * unit if unit > SINGLE else 0.0
-                coherent = max(coherent, math.log2(one.coherent / math.hypot(one.given_coherent, floor, shared)))
+                coherent = max(coherent, math.log2(result.coherent / math.hypot(result.given_coherent, floor, shared)))
         return worst, coherent
 
 

@@ -15,7 +15,7 @@ from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, num
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
-from msprobe.diagnose.measured.tables import ENDLESS, Made, Table, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Made, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
@@ -44,7 +44,7 @@ class _Call(NamedTuple):
 class _Member(NamedTuple):
     """A pair of calls of one tensor each."""
 
-    one: OneCall
+    ours: OneCall
     other: OneCall
     inputs: Tensors
     outputs: Tensors
@@ -56,7 +56,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     so that what a collective gives comes from what it is given. ``crossing``: one side ran on MindSpore, the other on
     PyTorch.
     """
-    table = Table(pairing.candidate.part.rows, pairing.reference.part.rows)
+    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
     calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
@@ -66,7 +66,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         given, made_of_it = table.note(inputs, others), table.note(outputs, results)
         calls[event] = _Call(event, partner, given, made_of_it, _members(table, event, partner))
     table.measure()
-    of_run = max(map(common_unit, (pairing.candidate, pairing.reference)))
+    run_unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
     made = Made(table)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():
@@ -77,16 +77,16 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
                 yield Node(call.event, "", "gradient", unit, (), "", from_outside=is_new)
             continue
         if call.event in numbers:
-            found = node_of_exchange(table, call.inputs, call.outputs, call.event, numbers[call.event])
+            node = node_of_exchange(table, call.inputs, call.outputs, call.event, numbers[call.event])
         else:
-            found = _node(pairing, calls, table, call)
+            node = _node(pairing, calls, table, call)
             if not is_alone and exchanges(pairing, call.event):
-                found = replace(found, excused="ranks")
-        found = replace(found, from_outside=made.is_new_in(call.inputs))
+                node = replace(node, excused="ranks")
+        node = replace(node, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
         # Autocast lets them compute in half types though they take and give single precision.
-        is_inside = found.unit < of_run and (found.operation in operators.RECURRENT or _is_batched(call.event))
-        yield replace(found, unit=of_run) if is_inside else found
+        is_inside = node.unit < run_unit and (node.operation in operators.RECURRENT or _is_batched(call.event))
+        yield replace(node, unit=run_unit) if is_inside else node
 
 
 def _is_batched(event: Event) -> bool:
@@ -94,41 +94,46 @@ def _is_batched(event: Event) -> bool:
     return any(isinstance(leaf, dict) and leaf.get("type") == "BatchedTensor" for _, leaf in event.inputs())
 
 
-def _members(table: Table, event: Event, partner: Event) -> dict[str, _Member]:
+def _members(table: DeviationTable, event: Event, partner: Event) -> dict[str, _Member]:
     """Those of two calls that compute the same of several tensors; empty where they are not the same on both sides."""
     name = operation(event.stem)
     mine = members(name, event.inputs(), event.outputs())
     theirs = members(name, partner.inputs(), partner.outputs()) if mine else {}
     if not mine or mine.keys() != theirs.keys():
         return {}
-    found = {}
-    for number, one in mine.items():
+    members_found = {}
+    for number, call_found in mine.items():
         other = theirs[number]
-        sides = OneCall(event.stem, one.inputs, one.outputs), OneCall(partner.stem, other.inputs, other.outputs)
-        found[one.slot] = _Member(*sides, table.note(one.inputs, other.inputs), table.note(one.outputs, other.outputs))
-    return found
+        sides = (
+            OneCall(event.stem, call_found.inputs, call_found.outputs),
+            OneCall(partner.stem, other.inputs, other.outputs),
+        )
+        members_found[call_found.slot] = _Member(
+            *sides, table.note(call_found.inputs, other.inputs), table.note(call_found.outputs, other.outputs)
+        )
+    return members_found
 
 
-def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _Call) -> Node:
+def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call) -> Node:
     event = call.event
     name = name_of_member(operation(event.stem))
     if not call.members:
         whole = _Member(OneCall.of(event), OneCall.of(call.partner), call.inputs, call.outputs)
         return _node_of(pairing, calls, table, call, whole, name)
-    found: list[Node] = []
+    nodes_found: list[Node] = []
     for slot, member in call.members.items():
         node = _node_of(pairing, calls, table, call, member, name)
-        found.append(replace(node, results=tuple(replace(one, slot=slot) for one in node.results)))
+        nodes_found.append(replace(node, results=tuple(replace(result, slot=slot) for result in node.results)))
     return replace(
-        found[0],
-        unit=max(node.unit for node in found),
-        results=tuple(result for node in found for result in node.results),
-        excused=next((node.excused for node in found if node.excused), ""),
+        nodes_found[0],
+        unit=max(node.unit for node in nodes_found),
+        results=tuple(result for node in nodes_found for result in node.results),
+        excused=next((node.excused for node in nodes_found if node.excused), ""),
     )
 
 
 def _node_of(
-    pairing: Pairing, calls: Mapping[Event, _Call], table: Table, call: _Call, member: _Member, name: str
+    pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call, member: _Member, name: str
 ) -> Node:
     event, inputs, outputs = call.event, member.inputs, member.outputs
     direction = "backward" if event.direction == "backward" else "forward"
@@ -140,9 +145,13 @@ def _node_of(
         its = calls.get(forward)
         if its is not None and pairing.reference.forward_of(call.partner) is its.partner:
             given += its.inputs, its.outputs
-    pairs = [(of_type, table.of(place)) for one in given for of_type, place in zip(one.units, one.places, strict=True)]
-    floating = [found for of_type, found in pairs if of_type]
-    is_known = inputs.is_same and not any(found.kind == "unknown" for found in floating)
+    pairs = [
+        (is_floating_slot, table.of(place))
+        for tensors in given
+        for is_floating_slot, place in zip(tensors.units, tensors.places, strict=True)
+    ]
+    floating = [deviation for is_floating_slot, deviation in pairs if is_floating_slot]
+    is_known = inputs.is_same and not any(deviation.kind == "unknown" for deviation in floating)
     excused = ""
     drawn_by = forward if is_random(forward) else None
     if drawn_by is not None:
@@ -153,7 +162,7 @@ def _node_of(
         excused = "another node"
     elif not is_known:
         excused = "arguments"
-    elif any(found.kind != "exact" for of_type, found in pairs if not of_type):
+    elif any(deviation.kind != "exact" for is_floating_slot, deviation in pairs if not is_floating_slot):
         excused = "whole numbers"
     elif name in operators.CENTRING and scales.size_of_row(name, floating) < _FEW:
         excused = "few elements"
@@ -161,9 +170,13 @@ def _node_of(
     rows = next(iter(inputs.lengths), 0)
     power = scales.exponent_of(name, forward)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
-    as_one = unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(one, unit) for one in inputs.factors)
-    for slot, of_type, place, length in zip(outputs.slots, outputs.units, outputs.places, outputs.lengths, strict=True):
-        if not of_type:
+    as_one = (
+        unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(factor, unit) for factor in inputs.factors)
+    )
+    for slot, is_floating_slot, place, length in zip(
+        outputs.slots, outputs.units, outputs.places, outputs.lengths, strict=True
+    ):
+        if not is_floating_slot:
             continue
         deviation = table.of(place)
         if deviation.kind == "unknown":
@@ -175,24 +188,24 @@ def _node_of(
         else:
             # In half types each element is rounded by itself, and that is more than what rows share.
             over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
-            found = None
+            result = None
             try:
                 if direction == "forward":
-                    found = _of_its_own(slot, member, deviation, floating, table)
-                if found is None:
-                    found = _result(name, direction, slot, deviation, floating, unit, over_rows, power)
+                    result = _result_by_arguments(slot, member, deviation, floating, table)
+                if result is None:
+                    result = _result(name, direction, slot, deviation, floating, unit, over_rows, power)
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
                         # Kernels for CPUs add up the losses of all rows in their own type.
-                        found = replace(found, units=max(found.units, math.sqrt(rows / 3.0)))
-                results.append(replace(found, alone=1) if as_one else found)
+                        result = replace(result, units=max(result.units, math.sqrt(rows / 3.0)))
+                results.append(replace(result, alone=1) if as_one else result)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
     if excused == "unset" and not results:
         excused = ""
     if direction == "forward" and name in scales.PRODUCTS and _types(event) != _types(call.partner):
         # One side rounds its factors, and each element of these is in many of the result.
-        fewest = min((one.count for one in floating[:2] if one.count), default=1)
-        results = [replace(one, alone=min(one.alone, fewest)) for one in results]
+        fewest = min((factor.count for factor in floating[:2] if factor.count), default=1)
+        results = [replace(result, alone=min(result.alone, fewest)) for result in results]
     generator = "" if floating else name
     return Node(
         event, name, direction, unit, tuple(results), kind_of(event) or "", excused, False, None, drawn_by, generator
@@ -203,24 +216,28 @@ def _types(event: Event) -> list[str]:
     return [leaf["dtype"] for _, leaf in event.outputs() if is_tensor(leaf)]
 
 
-def _of_its_own(
-    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: Table
+def _result_by_arguments(
+    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: DeviationTable
 ) -> MeasuredResult | None:
     """A result judged by the arguments that each side has; None where these do not say what it is."""
-    own = error_of_call(member.one, member.other, *table.rows)
+    own = error_of_call(member.ours, member.other, *table.rows)
     if own is not None:
-        return _of_own_arguments(slot, own, made)
-    change = change_by_call(member.one, member.other, *table.rows)
-    if change is None or len(floating) < 3 or any(not one.norm or not one.is_known for one in floating[1:3]):
+        return _result_of_arguments(slot, own, made)
+    change = change_by_call(member.ours, member.other, *table.rows)
+    if (
+        change is None
+        or len(floating) < 3
+        or any(not deviation.norm or not deviation.is_known for deviation in floating[1:3])
+    ):
         return None
     _, factor, other = floating[:3]
-    if member.one.name in operators.DIVISORS:
-        given = apart_of_quotient(member.one, table.rows[0], factor, other, change.norm)
+    if member.ours.name in operators.DIVISORS:
+        given = apart_of_quotient(member.ours, table.rows[0], factor, other, change.norm)
         if given is None:
             return None
     else:
-        given = _of_both(factor is other, factor.distance / factor.norm, other.distance / other.norm)
-    coherent = _of_both(factor is other, factor.coherent / factor.norm, other.coherent / other.norm)
+        given = _both_factors(factor is other, factor.distance / factor.norm, other.distance / other.norm)
+    coherent = _both_factors(factor is other, factor.coherent / factor.norm, other.coherent / other.norm)
     whole = max(int(made.alike), 1)
     return MeasuredResult(
         slot,
@@ -238,12 +255,12 @@ def _of_its_own(
     )
 
 
-def _of_both(is_one: bool, one: float, other: float) -> float:
+def _both_factors(is_one: bool, first: float, other: float) -> float:
     """Of two factors that know nothing of each other, or of one that stands there twice."""
-    return one + other if is_one else math.hypot(one, other)
+    return first + other if is_one else math.hypot(first, other)
 
 
-def _of_own_arguments(slot: str, own: Deviation, made: Deviation) -> MeasuredResult:
+def _result_of_arguments(slot: str, own: Deviation, made: Deviation) -> MeasuredResult:
     scale = own.norm
     distance, coherent = (size / scale if scale else 0.0 for size in (own.distance, own.coherent))
     whole = max(int(made.alike), 1)
@@ -270,19 +287,22 @@ def _result(
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
     steepest = scales.steepest(name, direction, floating)
-    for place, one in enumerate(floating):
-        if one.kind == "lower":
+    for place, deviation in enumerate(floating):
+        if deviation.kind == "lower":
             bad_input = True
             continue
-        size = scales.argument_scale(name, direction, place, one, made, scale, power)
+        size = scales.argument_scale(name, direction, place, deviation, made, scale, power)
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
             size *= scales.smallest_divisor_scale(name, floating)
         if size:
             # What is multiplied by itself counts as often as it stands there.
-            times, before = one_by_one.get(id(one), (0.0, 0.0))
-            one_by_one[id(one)] = times + min(one.distance / size, ENDLESS), before + min(one.coherent / size, ENDLESS)
+            times, before = one_by_one.get(id(deviation), (0.0, 0.0))
+            one_by_one[id(deviation)] = (
+                times + min(deviation.distance / size, ENDLESS),
+                before + min(deviation.coherent / size, ENDLESS),
+            )
     given += sum(size**2 for size, _ in one_by_one.values())
     coherent = sum(size**2 for _, size in one_by_one.values())
     if over_rows:

@@ -20,7 +20,7 @@ from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.store.row_format import block_of
-from msprobe.store.rows import SUMS, Numbers, Rows, number_of
+from msprobe.store.rows import SUMS, Numbers, StoredRows, number_of
 
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
@@ -63,56 +63,58 @@ class _Left(NamedTuple):
     scale: float
 
 
-def error_of_call(one: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
+def error_of_call(call: OneCall, other: OneCall, candidate: StoredRows, reference: StoredRows) -> Deviation | None:
     """How far the errors of two calls themselves are apart; None where their results are no weighted sums of their
     arguments, or a number is not known. ``norm`` is the scale that they are to be measured by.
     """
-    terms, its_terms = _terms(one, candidate), _terms(other, reference)
+    terms, its_terms = _terms(call, candidate), _terms(other, reference)
     if not terms or not its_terms:
         return None
-    mine = _left_over(one, terms, candidate)
+    mine = _left_over(call, terms, candidate)
     theirs = _left_over(other, its_terms, reference) if mine is not None else None
-    return _apart(one, mine, theirs, max(mine.scale, theirs.scale)) if mine is not None and theirs is not None else None
+    return (
+        _apart(call, mine, theirs, max(mine.scale, theirs.scale)) if mine is not None and theirs is not None else None
+    )
 
 
-def change_by_call(one: OneCall, other: OneCall, candidate: Rows, reference: Rows) -> Deviation | None:
+def change_by_call(call: OneCall, other: OneCall, candidate: StoredRows, reference: StoredRows) -> Deviation | None:
     """How far two calls are apart in what they add to their first argument, which is something else than a weighted
     sum; None for other calls, or where a number is not known. ``norm`` is that of what is added, estimated as distances
     are.
     """
-    if one.name not in operators.ADDS_TO or other.name != one.name:
+    if call.name not in operators.ADDS_TO or other.name != call.name:
         return None
-    found = []
-    for side, rows in ((one, candidate), (other, reference)):
+    lefts = []
+    for side, rows in ((call, candidate), (other, reference)):
         first = dict(side.inputs).get("input.0")
         left = _left_over(side, [(first, 1.0)], rows) if is_tensor(first) else None
         if left is None:
             return None
-        found.append(left)
-    mine, theirs = found
-    norm = max(math.hypot(*left.sums[:-1]) / math.sqrt(SUMS) for left in found)
+        lefts.append(left)
+    mine, theirs = lefts
+    norm = max(math.hypot(*left.sums[:-1]) / math.sqrt(SUMS) for left in lefts)
     scale = max(mine.scale, theirs.scale)
-    change = _apart(one, mine, theirs, scale)
+    change = _apart(call, mine, theirs, scale)
     return None if change is None or norm < _SHOWS * _SUMMED_IN_SINGLE * scale else replace(change, norm=norm)
 
 
 def apart_of_quotient(
-    side: OneCall, rows: Rows, numerator: Deviation, divisor: Deviation, change: float
+    side: OneCall, rows: StoredRows, numerator: Deviation, divisor: Deviation, change: float
 ) -> float | None:
     """How far a quotient that a call adds to its first argument may be apart, over its norm ``change``, where it has
     about the same size everywhere: where the divisor is small, so is what it divides. None where a divisor is as small
     as it may be apart, small divisors make the quotient large, or a number is not known.
     """
     given = dict(side.inputs)
-    found = _numbers(given.get("input.2"), rows) if is_tensor(given.get("input.2")) else None
+    numbers = _numbers(given.get("input.2"), rows) if is_tensor(given.get("input.2")) else None
     value = _number(given.get("input.value", given.get("input.3", 1.0)), rows)
-    if found is None or value is None:
+    if numbers is None or value is None:
         return None
-    count, squares, blocks = numel(given["input.2"]), found[1], found[3]
+    count, squares, blocks = numel(given["input.2"]), numbers[1], numbers[3]
     size = math.sqrt(squares / max(count, 1))
     relative = numerator.distance / numerator.norm + divisor.distance / divisor.norm
     # Elements of the divisor that may be anything are counted by nothing.
-    least = min(abs(found[4]), abs(found[5]))
+    least = min(abs(numbers[4]), abs(numbers[5]))
     if not (least > _ABOVE * relative * size > 0.0):
         return None
     if change > _EVEN * abs(value) * numerator.norm / size:
@@ -123,13 +125,13 @@ def apart_of_quotient(
     for place, norm in enumerate(blocks):
         filled = min(max(count - place * length, 0), length)
         if filled:
-            of_block = (least if is_mixed else norm / math.sqrt(filled)) / size
-            share += filled / count * (min(relative / of_block, 1.0) if of_block > 0.0 else 1.0)
+            block_size = (least if is_mixed else norm / math.sqrt(filled)) / size
+            share += filled / count * (min(relative / block_size, 1.0) if block_size > 0.0 else 1.0)
     return math.sqrt(share)
 
 
-def _apart(one: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation | None:
-    (_, leaf), *_ = one.outputs
+def _apart(call: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation | None:
+    (_, leaf), *_ = call.outputs
     count = numel(leaf)
     *signed, total = (ours - its for ours, its in zip(mine.sums, theirs.sums, strict=True))
     distance = math.hypot(*signed) / math.sqrt(SUMS)
@@ -140,80 +142,80 @@ def _apart(one: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation 
     return Deviation("estimate", max(distance - noise, 0.0), max(sums - noise, 0.0), scale, count, alike=count)
 
 
-def _left_over(side: OneCall, terms: _Terms, rows: Rows) -> _Left | None:
+def _left_over(side: OneCall, terms: _Terms, rows: StoredRows) -> _Left | None:
     if len(side.outputs) != 1 or not _is_plain(side.outputs[0][1]):
         return None
     (_, result), *_ = side.outputs
     if any(not _is_plain(leaf) or numel(leaf) != numel(result) for leaf, _ in terms):
         return None
-    found = _numbers(result, rows)
-    if found is None:
+    numbers = _numbers(result, rows)
+    if numbers is None:
         return None
-    sums, scale = [*found[2], found[0]], math.sqrt(found[1])
+    sums, scale = [*numbers[2], numbers[0]], math.sqrt(numbers[1])
     for leaf, factor in terms:
         taken = _numbers(leaf, rows)
         if taken is None:
             return None
-        sums = [one - factor * its for one, its in zip(sums, (*taken[2], taken[0]), strict=True)]
+        sums = [total - factor * its for total, its in zip(sums, (*taken[2], taken[0]), strict=True)]
         scale = max(scale, abs(factor) * math.sqrt(taken[1]))
     return _Left(tuple(sums), scale)
 
 
-def _terms(side: OneCall, rows: Rows) -> _Terms | None:
+def _terms(side: OneCall, rows: StoredRows) -> _Terms | None:
     """The tensors whose weighted sum the call gives, with their weights; None if it gives something else."""
     name, given = side.name, dict(side.inputs)
-    one, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
-    if given.keys() & {"input.out", "input.rounding_mode"} or one is None or not is_tensor(one):
+    ours, other = given.get("input.0"), given.get("input.1", given.get("input.other"))
+    if given.keys() & {"input.out", "input.rounding_mode"} or ours is None or not is_tensor(ours):
         return None
     if name in operators.RESHAPES:
         # A view as a different type has the same bits, and not the same numbers.
-        return [(one, 1.0)] if all(leaf["dtype"] == one["dtype"] for _, leaf in side.outputs) else None
+        return [(ours, 1.0)] if all(leaf["dtype"] == ours["dtype"] for _, leaf in side.outputs) else None
     if name in operators.STORED_OTHERWISE or (name in operators.EXCHANGES_ALONE and side.ranks == 1):
-        return [(one, 1.0)]
+        return [(ours, 1.0)]
     if name in operators.COPIES_SECOND:
         return [(other, 1.0)] if is_tensor(other) else None
     if name in operators.NEGATES:
-        return [(one, -1.0)]
+        return [(ours, -1.0)]
     if name in operators.AVERAGES:
         weight = _number(given.get("input.2", given.get("input.weight")), rows)
         end = given.get("input.1", given.get("input.end"))
-        return [(one, 1.0 - weight), (end, weight)] if weight is not None else None
+        return [(ours, 1.0 - weight), (end, weight)] if weight is not None else None
     is_reflected = side.stem.rpartition(".")[2].startswith("__r")
     if name in operators.ADDS and is_tensor(other):
         alpha = given.get("input.alpha", given.get("input.2"))
         weight = 1.0 if alpha is None else _number(alpha, rows)
         if weight is None:
             return None
-        first, second = (other, one) if is_reflected else (one, other)
+        first, second = (other, ours) if is_reflected else (ours, other)
         return [(first, 1.0), (second, -weight if name in operators.SUBTRACTS else weight)]
     if name in operators.FACTORS:
         divides = name in operators.DIVIDES
         if divides and is_reflected:
             return None
-        factor, tensor = _number(other, rows), one
+        factor, tensor = _number(other, rows), ours
         if factor is None and not divides:
-            factor, tensor = _number(one, rows), other
+            factor, tensor = _number(ours, rows), other
         if factor is None or (divides and not factor):
             return None
         return [(tensor, 1.0 / factor if divides else factor)]
     return None
 
 
-def _number(value: Any, rows: Rows) -> float | None:
+def _number(value: Any, rows: StoredRows) -> float | None:
     """The number that an argument is, also one that a tensor of one element holds."""
     if is_tensor(value):
-        found = _numbers(value, rows) if numel(value) == 1 and _is_plain(value) else None
-        return found[0] if found is not None else None
+        numbers = _numbers(value, rows) if numel(value) == 1 and _is_plain(value) else None
+        return numbers[0] if numbers is not None else None
     number = value.get("value") if isinstance(value, dict) else value
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return None
     return float(number) if abs(number) < 1e18 else None
 
 
-def _numbers(leaf: Any, rows: Rows) -> Numbers | None:
+def _numbers(leaf: Any, rows: StoredRows) -> Numbers | None:
     """Those of a row that holds all elements."""
-    found = rows.numbers(number_of(leaf))
-    return found if found is not None and not found[-1] and 0.0 <= found[1] < 1e60 else None
+    numbers = rows.numbers(number_of(leaf))
+    return numbers if numbers is not None and not numbers[-1] and 0.0 <= numbers[1] < 1e60 else None
 
 
 def _is_plain(leaf: Any) -> bool:

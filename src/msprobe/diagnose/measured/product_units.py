@@ -14,7 +14,7 @@ UNDECLARED_ROUNDING: Mapping[str, Rounding] = possible_rounding({}, {})
 _FEW_CALLS = 5
 
 
-def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNDECLARED_ROUNDING) -> dict[str, float]:
+def product_units(nodes: Iterable[Node], possible: Mapping[str, Rounding] = UNDECLARED_ROUNDING) -> dict[str, float]:
     """The unit to which the inputs of products in single precision are rounded, where that is possible and shows, by
     the kind of their kernels: matrices and convolutions have settings of their own. It shows if a quarter of the calls
     that can say so are as far apart as it makes them, and their arguments are not. Calls that are further apart say
@@ -22,20 +22,20 @@ def product_units(found: Iterable[Node], possible: Mapping[str, Rounding] = UNDE
     """
     clean: Counter[str] = Counter()
     apart: Counter[str] = Counter()
-    for node in found:
+    for node in nodes:
         rounding = possible.get(node.product)
         if rounding is None or not rounding.unit or node.excused or not 0.0 < node.unit <= SINGLE:
             continue
         unit = rounding.unit
-        sizes = [one for one in node.results if one.distance <= 2 * unit]
-        shows = any(one.distance >= max(unit / 16, 2 * one.given) for one in sizes)
+        sizes = [result for result in node.results if result.distance <= 2 * unit]
+        shows = any(size.distance >= max(unit / 16, 2 * size.given) for size in sizes)
         apart[node.product] += shows
-        clean[node.product] += shows or any(one.given < unit / 16 for one in sizes)
+        clean[node.product] += shows or any(size.given < unit / 16 for size in sizes)
     every = apart.total(), clean.total()
     units: dict[str, float] = {}
     for kind, count in clean.items():
         few = count < _FEW_CALLS and not possible[kind].is_declared
-        ones, of_all = every if few else (apart[kind], count)
-        if ones and ones * 4 >= of_all:
+        ones, whole_count = every if few else (apart[kind], count)
+        if ones and ones * 4 >= whole_count:
             units[kind] = possible[kind].unit
     return units

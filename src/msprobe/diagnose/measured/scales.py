@@ -39,8 +39,8 @@ def result_scale(
             return max(scale, _gradient_of_factor(operation, result, given, place))
         if operation in operators.EXPONENTS:
             # A difference of what arrives times the result, and a share of the sum of that.
-            same = [one for one in given[1:] if one.count == result.count == first.count]
-            return max([scale, *(first.norm * one.norm / math.sqrt(max(result.count, 1)) for one in same)])
+            same = [argument for argument in given[1:] if argument.count == result.count == first.count]
+            return max([scale, *(first.norm * argument.norm / math.sqrt(max(result.count, 1)) for argument in same)])
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
             terms = first.norm * max(_times_other_factor(operation, given, result), 1.0)
@@ -67,8 +67,8 @@ def _times_other_factor(operation: str, given: Sequence[Deviation], result: Devi
     the root mean square of the other factor.
     """
     factors = given[1:3] if operation == "mul" else ()
-    others = [one for one in factors if one.count > result.count] or factors
-    return max((one.norm / math.sqrt(max(one.count, 1)) for one in others), default=1.0)
+    others = [factor for factor in factors if factor.count > result.count] or factors
+    return max((other.norm / math.sqrt(max(other.count, 1)) for other in others), default=1.0)
 
 
 def _gradient_of_factor(operation: str, result: Deviation, given: Sequence[Deviation], place: int) -> float:
@@ -90,8 +90,8 @@ def exponent_of(operation: str, forward: Event) -> float:
     """The number to whose power a call raises its argument; 0 where it does not, or where that is a tensor."""
     if operation not in operators.POWERS:
         return operators.FIXED_POWERS.get(operation, 0.0)
-    found = dict(forward.inputs())
-    exponent = found.get("input.1", found.get("input.exponent"))
+    inputs = dict(forward.inputs())
+    exponent = inputs.get("input.1", inputs.get("input.exponent"))
     exponent = exponent.get("value") if isinstance(exponent, dict) else exponent
     if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
         return 0.0
@@ -167,7 +167,13 @@ def units_of_rounding(
         # alike, partial sums have the size of the whole, or more.
         units = max(units, math.sqrt(summed(operation, direction, result, given)))
     if operation in operators.EXPONENTS:
-        units = max(units, *(min(one.norm / math.sqrt(max(one.count, 1)), max(1.0, abs(one.largest))) for one in given))
+        units = max(
+            units,
+            *(
+                min(argument.norm / math.sqrt(max(argument.count, 1)), max(1.0, abs(argument.largest)))
+                for argument in given
+            ),
+        )
     return units
 
 
@@ -178,7 +184,7 @@ def summed(operation: str, direction: str, result: Deviation, given: Sequence[De
     first, count = given[0], max(result.count, 1)
     if operation in PRODUCTS and len(given) > 1:
         others = given[1:2] if direction == "forward" else given[1:3]
-        return max((math.sqrt(first.count * one.count / count) for one in others), default=1.0)
+        return max((math.sqrt(first.count * other.count / count) for other in others), default=1.0)
     if operation in _ADDED or direction == "backward":
         return max(first.count / count, 1.0)
     return 1.0
@@ -191,7 +197,7 @@ def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation])
     whole = max(int(result.alike), 1)
     if not _is_norm(operation):
         return whole
-    sizes = [one.count for one in given if 1 < one.count < result.count]
+    sizes = [argument.count for argument in given if 1 < argument.count < result.count]
     return min((min(size, max(result.count // size, 1)) for size in sizes), default=whole)
 
 
@@ -199,7 +205,7 @@ def size_of_row(operation: str, given: Sequence[Deviation]) -> int:
     """How many elements a norm takes the mean of, as far as sizes say so. A weight has one for each of them; that of
     norms over a batch has one for each channel.
     """
-    sizes = [one.count for one in given if one.count > 1]
+    sizes = [argument.count for argument in given if argument.count > 1]
     least, most = min(sizes, default=0), max(sizes, default=0)
     return most // least if operation in operators.AVERAGING and least < most else least
 
@@ -214,7 +220,7 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
     """
     if direction != "backward" or operation not in operators.COMPARES_ELEMENTS:
         return 0.0
-    shares = [one.distance / one.norm for one in given[1:] if one.norm]
+    shares = [argument.distance / argument.norm for argument in given[1:] if argument.norm]
     return math.sqrt(min(max(shares, default=0.0), 1.0))
 
 
@@ -240,9 +246,9 @@ def _as_sum_or_product(result: Deviation, given: Sequence[Deviation]) -> float:
     return best or arriving.norm
 
 
-def _product(one: Deviation, other: Deviation, result: Deviation) -> float:
+def _product(first: Deviation, other: Deviation, result: Deviation) -> float:
     """The norm of a product of matrices of unrelated elements, each of which sums the root of n_a n_b / n terms."""
-    if not (one.count and other.count and result.count):
+    if not (first.count and other.count and result.count):
         return 0.0
-    summed = math.sqrt(one.count * other.count / result.count)
-    return one.norm * other.norm / math.sqrt(max(summed, 1.0))
+    summed = math.sqrt(first.count * other.count / result.count)
+    return first.norm * other.norm / math.sqrt(max(summed, 1.0))

@@ -9,7 +9,7 @@ from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
-from msprobe.store.rows import Rows, number_of
+from msprobe.store.rows import StoredRows, number_of
 
 #: A relative distance beyond which no number says more.
 ENDLESS = 1e60
@@ -33,20 +33,20 @@ class Tensors(NamedTuple):
     factors: tuple[float, ...]
 
 
-class Table:
+class DeviationTable:
     """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
 
-    def __init__(self, candidate: Rows, reference: Rows) -> None:
+    def __init__(self, candidate: StoredRows, reference: StoredRows) -> None:
         #: Those of both sides.
         self.rows = candidate, reference
         self._places: dict[tuple[int, int, int, bool], int] = {}
-        self._found: list[Deviation] = []
+        self._deviations: list[Deviation] = []
 
     def note(self, slots: list[Slot], others: list[Slot]) -> Tensors:
         """Tensors that answer to each other, by the names of the candidate's."""
         theirs = dict(others)
         is_same = len(slots) == len(theirs)
-        found = []
+        rows = []
         factors: list[float] = []
         noted = self._places
         for slot, leaf in slots:
@@ -59,36 +59,38 @@ class Table:
             unit = epsilon_of(leaf["dtype"])
             if not is_tensor(other):
                 is_same = is_same and other is None
-                found.append((slot, unit, -1, 0))
+                rows.append((slot, unit, -1, 0))
                 continue
             count = numel(leaf)
             if (not count and not numel(other)) or (leaf.get("unset") and other.get("unset")):
                 continue  # nothing, or memory that nobody has written to
             if count != numel(other):
-                found.append((slot, unit, -1, 0))
+                rows.append((slot, unit, -1, 0))
                 continue
             if other["dtype"] != leaf["dtype"]:
                 unit = max(unit, epsilon_of(other["dtype"]))
-            one, its = number_of(leaf), number_of(other)
+            ours, its = number_of(leaf), number_of(other)
             place = -1
-            if one >= 0 and its >= 0:
+            if ours >= 0 and its >= 0:
                 alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
-                place = noted.setdefault((one, its, count, alike), len(noted))
+                place = noted.setdefault((ours, its, count, alike), len(noted))
             shape = leaf.get("shape")
-            found.append((slot, unit, place, shape[0] if shape else 0))
-        if not found:
+            rows.append((slot, unit, place, shape[0] if shape else 0))
+        if not rows:
             return Tensors((), (), (), (), is_same, tuple(factors))
-        names, units, places, lengths = zip(*found, strict=True)
+        names, units, places, lengths = zip(*rows, strict=True)
         return Tensors(names, units, places, lengths, is_same, tuple(factors))
 
     def measure(self) -> None:
         """Compute what was noted."""
         mine, theirs = self.rows[0].numbers, self.rows[1].numbers
-        self._found = [between(mine(one), theirs(other), count, alike) for one, other, count, alike in self._places]
+        self._deviations = [
+            between(mine(ours), theirs(other), count, alike) for ours, other, count, alike in self._places
+        ]
 
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
-        return self._found[place] if place >= 0 else UNKNOWN
+        return self._deviations[place] if place >= 0 else UNKNOWN
 
 
 class Made:
@@ -96,7 +98,7 @@ class Made:
     those of parameters, without a call: what is no further apart than all results with as many elements is one of them.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: DeviationTable) -> None:
         self._table = table
         self._places: set[int] = set()
         self._apart: dict[int, float] = {}
@@ -106,15 +108,19 @@ class Made:
         for place in results.places:
             if place >= 0 and place not in self._places:
                 self._places.add(place)
-                one = self._table.of(place)
-                self._apart[one.count] = self._apart.get(one.count, 0.0) + min(one.distance, ENDLESS) ** 2
+                deviation = self._table.of(place)
+                self._apart[deviation.count] = (
+                    self._apart.get(deviation.count, 0.0) + min(deviation.distance, ENDLESS) ** 2
+                )
 
     def is_new_in(self, arguments: Tensors) -> bool:
         """True if one of these differs, and was not made."""
         for unit, place in zip(arguments.units, arguments.places, strict=True):
-            one = self._table.of(place)
-            if not unit or one.kind == "exact" or place in self._places:
+            deviation = self._table.of(place)
+            if not unit or deviation.kind == "exact" or place in self._places:
                 continue
-            if one.kind != "estimate" or one.distance > _DOUBLED * math.sqrt(self._apart.get(one.count, 0.0)):
+            if deviation.kind != "estimate" or deviation.distance > _DOUBLED * math.sqrt(
+                self._apart.get(deviation.count, 0.0)
+            ):
                 return True
         return False

@@ -23,7 +23,9 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     which is recorded in the next step.
     """
     event = judged.event
-    parts = [said("argument-is", argument_name(event, one.slot), *one.in_words) for one in judged.arguments]
+    parts = [
+        said("argument-is", argument_name(event, argument.slot), *argument.in_words) for argument in judged.arguments
+    ]
     kind: FindingKind = "argument"
     if len(parts) == 1:
         text = said("argument-differs", event.name, *parts[0].values)
@@ -49,7 +51,9 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
         clear=clear,
         matters=matters(scene, judged),
         facts=(
-            OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
+            OtherArguments(
+                tuple(judged.arguments), tuple(argument_word(event, argument.slot) for argument in judged.arguments)
+            ),
             ResultFact(judged.output_difference, judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
@@ -84,12 +88,12 @@ def is_swallowed(scene: Scene, judged: Judged) -> bool:
             if mark is None or not is_tensor(difference.left) or numel(difference.left) > 1:
                 return False
             for user in scene.consumers[0].get(mark, ()):
-                found = scene.judged.get(user)
-                if found is None:
+                judged_user = scene.judged.get(user)
+                if judged_user is None:
                     return False
                 if user not in seen:
                     seen.add(user)
-                    todo.append(found)
+                    todo.append(judged_user)
     return len(seen) > 1
 
 
@@ -98,7 +102,7 @@ def is_informative(judged: Judged) -> bool:
     event = judged.event
     if event.parts.kind != "api" or operation(event.stem) in _QUIET:
         return False
-    return any(not is_tensor(one.left) and not is_tensor(one.right) for one in judged.arguments)
+    return any(not is_tensor(argument.left) and not is_tensor(argument.right) for argument in judged.arguments)
 
 
 #: So many other arguments are reported that the results do not show.

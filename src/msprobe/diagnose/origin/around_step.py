@@ -72,12 +72,13 @@ def _side_of_step(scene: Scene, judged: Judged) -> str:
 
 def _steps_before(timeline: Timeline, event: Event) -> int:
     """How many steps of optimizers end before a call."""
-    return sum(one.index < event.index for one in timeline.optimizers)
+    return sum(step.index < event.index for step in timeline.optimizers)
 
 
 def _end_of_backward(timeline: Timeline) -> int:
     """The index of what the backward passes in front of the first step of an optimizer end with."""
     step = timeline.optimizers[0].index
     return max(
-        (one.index for one in timeline if one.index < step and one.direction in ("backward", "gradient")), default=-1
+        (event.index for event in timeline if event.index < step and event.direction in ("backward", "gradient")),
+        default=-1,
     )

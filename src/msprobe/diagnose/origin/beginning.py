@@ -1,8 +1,8 @@
 """What differs first, where everything before agrees: there is no rounding that could have grown.
 
 Far behind it, in loss and gradients, a difference that begins so may be no larger than rounding makes them in types
-with few digits. At its beginning it is distinguished from rounding all the same: by what is done otherwise, or by how
-far the first results are apart that follow from it.
+with few digits. Where it begins, two things still show that it is no rounding: what the call does differently, and how
+far apart the first results are that follow from it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_meant(argument: Difference) -> bool:
     """True for an argument that says what is computed: a number or a word. Truth values mostly say how, and a mask that
     is given on one side alone may be made by such a word on the other.
     """
-    left, right = (_plain(one) for one in (argument.left, argument.right))
+    left, right = (_plain(value) for value in (argument.left, argument.right))
     if isinstance(left, bool) or isinstance(right, bool) or is_tensor(argument.left) or is_tensor(argument.right):
         return False
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
@@ -89,10 +89,12 @@ def _is_taken_back(scene: Scene, judged: Judged) -> bool:
     """True if another argument changes the result of its call, and hardly that of the module around it: a loop that
     runs the other way, a convolution whose result is cut out later.
     """
-    if judged.event.module is None or judged.output_difference <= _of_roundings(scene, [judged.event, judged.partner]):
+    if judged.event.module is None or judged.output_difference <= _roundings_between(
+        scene, [judged.event, judged.partner]
+    ):
         return False
     outer = _changed_module(scene, judged.event)
-    return outer is None or outer.output_difference <= _of_roundings(scene, [outer.event, outer.partner])
+    return outer is None or outer.output_difference <= _roundings_between(scene, [outer.event, outer.partner])
 
 
 def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
@@ -101,16 +103,18 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     """
     alone = suspect.finding.fact(OneSide) or OneSide()
     sides = ((alone.candidate, scene.pairing.candidate), (alone.reference, scene.pairing.reference))
-    lone = [one for names, side in sides for name in names if (one := side.by_name.get(name)) is not None]
-    allowed = _of_roundings(scene, [*lone, judged.event, judged.partner])
+    lone = [known for names, side in sides for name in names if (known := side.by_name.get(name)) is not None]
+    allowed = _roundings_between(scene, [*lone, judged.event, judged.partner])
     joined = lone and _is_joined(scene, suspect, judged)
     if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
         # What one side computes and the other does not is made good nowhere.
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
-    outer = next((found for one in (*lone, judged.event) if (found := _changed_module(scene, one)) is not None), None)
+    outer = next(
+        (changed for call in (*lone, judged.event) if (changed := _changed_module(scene, call)) is not None), None
+    )
     if outer is not None:
-        return math.isfinite(outer.output_difference) and outer.output_difference > _of_roundings(
+        return math.isfinite(outer.output_difference) and outer.output_difference > _roundings_between(
             scene, [outer.event, outer.partner]
         )
     if lone and _is_answered(scene, suspect, judged) and _is_whole(suspect.difference):
@@ -119,7 +123,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
     # The loss has the roundings of all calls that one side alone makes on the way to it.
-    allowed = _of_roundings(scene, [*_made_outside(scene), judged.event, judged.partner])
+    allowed = _roundings_between(scene, [*_made_outside(scene), judged.event, judged.partner])
     return results_difference(scene.judged, True, scene.pairing, scene.comparer) > allowed
 
 
@@ -127,12 +131,12 @@ def _made_outside(scene: Scene) -> list[Event]:
     """The calls of one side alone that stand outside of all modules, before the step of the optimizer."""
     sides = ((scene.pairing.candidate, scene.pairing.alone()), (scene.pairing.reference, scene.pairing.missing()))
     return [
-        one
+        event
         for timeline, events in sides
-        for one in events
-        if one.direction == "forward"
-        and one.module is None
-        and not (timeline.optimizers and one.index > timeline.optimizers[0].index)
+        for event in events
+        if event.direction == "forward"
+        and event.module is None
+        and not (timeline.optimizers and event.index > timeline.optimizers[0].index)
     ]
 
 
@@ -145,9 +149,9 @@ def _changed_module(scene: Scene, event: Event) -> Judged | None:
     """The innermost module around a call of either side whose results differ."""
     outer = event.parent
     while outer is not None:
-        found = scene.judged.get(outer) or scene.judged.get(scene.pairing.back.get(outer, outer))
-        if outer.is_module and found is not None and found.changed_outputs:
-            return found
+        changed = scene.judged.get(outer) or scene.judged.get(scene.pairing.back.get(outer, outer))
+        if outer.is_module and changed is not None and changed.changed_outputs:
+            return changed
         outer = outer.parent
     return None
 
@@ -185,7 +189,9 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
     """
     if not scene.untouched or judged.changed_inputs or scene.comparer.crossing:
         return None
-    silent = {one.event: one for one in scene.silent if any(map(_is_meant, one.arguments)) and not is_random(one.event)}
+    silent = {
+        call.event: call for call in scene.silent if any(map(_is_meant, call.arguments)) and not is_random(call.event)
+    }
     todo, seen = [judged.event], {judged.event}
     while silent and todo and len(seen) < _MOST_CALLS:
         event = todo.pop(0)
@@ -199,5 +205,5 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
     return None
 
 
-def _of_roundings(scene: Scene, events: Sequence[Event]) -> float:
+def _roundings_between(scene: Scene, events: Sequence[Event]) -> float:
     return roundings_limit(events, scene.comparer.unit_of_run)

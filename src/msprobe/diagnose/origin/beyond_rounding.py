@@ -19,12 +19,12 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     """
     if reach.size <= allowed or not scene.judged:
         return None
-    found = [
-        one
-        for one in scene.judged.values()
-        if one.changed_outputs and math.isfinite(one.output_difference) and not one.behind
+    growing = [
+        call
+        for call in scene.judged.values()
+        if call.changed_outputs and math.isfinite(call.output_difference) and not call.behind
     ]
-    worst = max(found or scene.judged.values(), key=_growth)
+    worst = max(growing or scene.judged.values(), key=_growth)
     event = worst.event
     size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
     verb = "differs" if reach.what.startswith("the ") else "differ"

@@ -47,7 +47,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
 
 def shapes_in_words(judged: Judged) -> str:
     """The shapes of the first two tensors that a call takes, on both sides."""
-    mine, theirs = (_in_words(_shapes(one.inputs())) for one in (judged.event, judged.partner))
+    mine, theirs = (_in_words(_shapes(side.inputs())) for side in (judged.event, judged.partner))
     return said("tensors-of-shapes", mine, theirs)
 
 
@@ -59,8 +59,8 @@ def _is_outer(shapes: Sequence[Shape]) -> bool:
     """True if what two shapes are broadcast to is larger than both."""
     if len(shapes) < 2:
         return False
-    one, other = shapes[:2]
-    sizes = list(zip_longest(reversed(one), reversed(other), fillvalue=1))
+    ours, other = shapes[:2]
+    sizes = list(zip_longest(reversed(ours), reversed(other), fillvalue=1))
     return any(a > b for a, b in sizes) and any(b > a for a, b in sizes)
 
 

@@ -36,7 +36,9 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
         matters=matters(scene, judged),
         facts=(
             Because("cache_position"),
-            OtherArguments(tuple(judged.arguments), tuple(argument_word(event, one.slot) for one in judged.arguments)),
+            OtherArguments(
+                tuple(judged.arguments), tuple(argument_word(event, argument.slot) for argument in judged.arguments)
+            ),
             ResultFact(judged.output_difference, judged.allowed),
         ),
     )
@@ -45,8 +47,8 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
 
 def shifted_by(arguments: list[Difference]) -> int | None:
     """1 or -1, if all arguments that differ are positions that are so much larger than in the reference; else None."""
-    found = {shift for one in arguments for shift in _shifts(one.left, one.right)}
-    return found.pop() if found in ({1}, {-1}) else None
+    shifts = {shift for argument in arguments for shift in _shifts(argument.left, argument.right)}
+    return shifts.pop() if shifts in ({1}, {-1}) else None
 
 
 def _shifts(ours: object, theirs: object) -> set[int | None]:
@@ -71,11 +73,11 @@ def _is_one_of_two(scene: Scene, judged: Judged) -> bool:
         return False
     shift = shifted_by(judged.arguments)
     for other in event.parent.children:
-        found = scene.judged.get(other)
-        if other is event or found is None or other.stem != event.stem or not found.arguments:
+        twin = scene.judged.get(other)
+        if other is event or twin is None or other.stem != event.stem or not twin.arguments:
             continue
         second = _cache(other)
-        if second is not None and second.get("shape") == cache.get("shape") and shifted_by(found.arguments) == shift:
+        if second is not None and second.get("shape") == cache.get("shape") and shifted_by(twin.arguments) == shift:
             return True
     return False
 

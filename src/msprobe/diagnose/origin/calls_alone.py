@@ -25,26 +25,26 @@ def blame_calls(
     """Calls of one side alone made a tensor that differs."""
     # Of a gradient that comes back through them, more than moving is to blame.
     moves = judged.event.direction != "backward" and all(
-        operation(one.stem) in operators.MOVES for one in [*alone, *missing]
+        operation(call.stem) in operators.MOVES for call in [*alone, *missing]
     )
     clear = tensor.is_another(difference, "lone_calls") or moves
     entry = _most_informative(alone or missing)
     kind: FindingKind = "structure"
-    born = next((one for one in alone if _bears_not_finite(one)), None)
-    if born is not None and not any(_bears_not_finite(one) for one in missing):
+    born = next((call for call in alone if _bears_not_finite(call)), None)
+    if born is not None and not any(_bears_not_finite(call) for call in missing):
         entry, kind = born, "overflow"
-    elif alone and not missing and all(operation(one.stem) in operators.CASTS for one in alone):
+    elif alone and not missing and all(operation(call.stem) in operators.CASTS for call in alone):
         kind = "dtype"
     elif alone and not missing and writes_in_place(alone[-1].stem):
         entry, kind = alone[-1], "mutation"
     ratio = ratio_in_words(difference.left, difference.right)
     scaled = "backward" in scene.seen and scene.is_gradient(difference) and bool(ratio)
     cause: Cause | None = None
-    norm = next((one for one in [*alone, *missing] if operation(one.stem) in operators.NORMS), None)
+    norm = next((call for call in [*alone, *missing] if operation(call.stem) in operators.NORMS), None)
     if scaled and norm is not None and bool(alone) != bool(missing):
         # Two calls and more make one thing: it is not the last of them, which writes, that is to blame.
         kind, cause, entry = "structure", "clipping", norm
-    elif scaled and not any(one.is_collective for one in [*alone, *missing]):
+    elif scaled and not any(call.is_collective for call in [*alone, *missing]):
         kind, cause = "loss_scale", "gradient_factor"
     elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
         kind, cause = "loss_scale", "loss_factor"
@@ -72,7 +72,7 @@ def blame_calls(
         )
     elif difference.left is None and difference.right is None:
         text += said("first-visible-in", judged.event.name)
-        if any(one.what == "shape" for one in judged.inputs):
+        if any(call.what == "shape" for call in judged.inputs):
             text += said("it-gets", shapes_in_words(judged))
     else:
         text += said("so-differs", difference.slot, judged.event.name, scene.how(difference))
@@ -84,7 +84,7 @@ def blame_calls(
         where=f"{entry.name}",
         clear=clear,
         facts=(
-            OneSide(tuple(one.name for one in alone), tuple(one.name for one in missing)),
+            OneSide(tuple(call.name for call in alone), tuple(call.name for call in missing)),
             *because(cause),
             SeenFact(difference),
         ),
@@ -98,7 +98,7 @@ def blame_calls(
 
 def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
     """The modules that one side alone passes through, if all these calls run in them."""
-    found: dict[str, None] = {}
+    modules: dict[str, None] = {}
     for event in events:
         outermost: Event | None = None
         parent = event.parent
@@ -106,8 +106,8 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
             outermost, parent = parent, parent.parent
         if outermost is None:
             return ""
-        found[outermost.parts.path] = None
-    paths = list(found)
+        modules[outermost.parts.path] = None
+    paths = list(modules)
     return (
         said("whole-modules", said("modules") if len(paths) > 1 else said("module"), ", ".join(paths[:4]))
         if paths
@@ -118,9 +118,9 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
 def _most_informative(events: Sequence[Event]) -> Event:
     """The first call that does more than move values; if none does, the first that does anything."""
     for quiet in (operators.MOVES | operators.IDLE, operators.IDLE):
-        for one in events:
-            if operation(one.stem) not in quiet:
-                return one
+        for event in events:
+            if operation(event.stem) not in quiet:
+                return event
     return events[0]
 
 
@@ -135,7 +135,7 @@ def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event],
         operation(judged.event.stem) == "ones_like"
         and all(is_floating(leaf) and leaf.get("shape") == [] for leaf in sides)
         and not (alone and missing)
-        and all(operation(one.stem) in _HARDLY_MORE for one in [*alone, *missing])
+        and all(operation(call.stem) in _HARDLY_MORE for call in [*alone, *missing])
     )
 
 

@@ -17,12 +17,14 @@ from msprobe.messages import said
 
 def look_for_tokens(scene: Scene) -> None:
     """Name the first choice between values of about one size that came out otherwise, and that tokens follow from."""
-    behind = next((one for one in scene.judged.values() if one.behind), None)
-    found = _choice_before(scene, behind) if behind is not None else None
-    if found is None:
+    behind = next((call for call in scene.judged.values() if call.behind), None)
+    earlier = _choice_before(scene, behind) if behind is not None else None
+    if earlier is None:
         return
-    judged, token = found
-    given = max((one.delta for one in judged.changed_inputs if is_floating(one.left)), default=0.0)
+    judged, token = earlier
+    given = max(
+        (changed_input.delta for changed_input in judged.changed_inputs if is_floating(changed_input.left)), default=0.0
+    )
     name = judged.event.name
     scene.say(
         ("choice", judged.event),
@@ -46,14 +48,14 @@ def _choice_before(scene: Scene, behind: Judged) -> tuple[Judged, Difference] | 
     while todo:
         judged = todo.pop(0)
         if judged.chosen and operation(judged.event.stem) in operators.CHOOSES:
-            token = next((one for one in judged.changed_outputs if is_integer(one.left)), None)
+            token = next((output for output in judged.changed_outputs if is_integer(output.left)), None)
             return (judged, token) if token is not None else None
         for _, leaf in judged.event.inputs():
             maker = scene.makers.of(leaf, judged.event) if is_tensor(leaf) and is_integer(leaf) else None
-            found = scene.judged.get(maker) if maker is not None else None
-            if found is not None and found.chosen and found.event not in seen:
-                seen.add(found.event)
-                todo.append(found)
+            choosing = scene.judged.get(maker) if maker is not None else None
+            if choosing is not None and choosing.chosen and choosing.event not in seen:
+                seen.add(choosing.event)
+                todo.append(choosing)
     return None
 
 

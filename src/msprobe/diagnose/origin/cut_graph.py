@@ -37,10 +37,10 @@ def find_cut(scene: Scene, event: Event) -> GraphCut | None:
 def frozen_parameters(scene: Scene, here: bool = True) -> list[str]:
     """The parameters that require no gradient on one side alone, as modules say. ``here``: it is the candidate."""
     names = {
-        parameter_name(judged.event, one.slot): None
+        parameter_name(judged.event, parameter.slot): None
         for judged in scene.judged.values()
-        for one in judged.parameters
-        if one.what == "requires_grad" and one.left.get("requires_grad") is not here
+        for parameter in judged.parameters
+        if parameter.what == "requires_grad" and parameter.left.get("requires_grad") is not here
     }
     return list(names)
 
@@ -49,10 +49,10 @@ def first_use(scene: Scene, parameters: Sequence[str]) -> int:
     """The place of the first pass of a module that has one of these parameters."""
     names = set(parameters)
     return min(
-        one.event.index
-        for one in scene.judged.values()
-        for slot, _ in one.event.parameters()
-        if parameter_name(one.event, slot) in names
+        call.event.index
+        for call in scene.judged.values()
+        for slot, _ in call.event.parameters()
+        if parameter_name(call.event, slot) in names
     )
 
 
@@ -70,20 +70,20 @@ def _first_without(scene: Scene, event: Event) -> Event | None:
     todo: list[Event] = [event]
     seen: set[Event] = set()
     while todo:
-        one = todo.pop(0)
-        if one in seen or len(seen) > _MOST_CALLS:
+        at = todo.pop(0)
+        if at in seen or len(seen) > _MOST_CALLS:
             break
-        seen.add(one)
-        for slot, leaf in one.outputs():
+        seen.add(at)
+        for slot, leaf in at.outputs():
             if not is_floating(leaf):
                 continue
             if leaf.get("requires_grad") is False:
-                partner = scene.pairing.partner.get(one)
+                partner = scene.pairing.partner.get(at)
                 if partner is None or _requires(slot, partner.outputs()):
-                    return one
+                    return at
             mark = fingerprint(leaf)
             todo += (
-                [user for user in scene.consumers[0].get(mark, []) if user.index > one.index][:20]
+                [user for user in scene.consumers[0].get(mark, []) if user.index > at.index][:20]
                 if mark is not None
                 else []
             )
@@ -95,25 +95,25 @@ def _led_back(scene: Scene, event: Event) -> GraphCut:
     call before it.
     """
     seen: set[Event] = set()
-    one = event
-    while one not in seen and len(seen) < _MOST_CALLS:
-        seen.add(one)
-        taken = [*one.inputs(), *one.parameters()]
+    at = event
+    while at not in seen and len(seen) < _MOST_CALLS:
+        seen.add(at)
+        taken = [*at.inputs(), *at.parameters()]
         if any(is_floating(leaf) and leaf.get("requires_grad") is True for _, leaf in taken):
-            return GraphCut(one)
-        partner = scene.pairing.partner.get(one)
+            return GraphCut(at)
+        partner = scene.pairing.partner.get(at)
         if partner is None:
-            return GraphCut(one)
+            return GraphCut(at)
         theirs = [*partner.inputs(), *partner.parameters()]
         lost = [leaf for slot, leaf in taken if is_floating(leaf) and _requires(slot, theirs)]
         if not lost:
-            return GraphCut(one)
-        makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, one)) is not None and maker not in seen]
+            return GraphCut(at)
+        makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, at)) is not None and maker not in seen]
         if not makers:
             known = frozen_parameters(scene)
             mine = {name for leaf in lost for name in scene.makers.parameters(leaf)}
             return GraphCut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
-        one = makers[0]
+        at = makers[0]
     return GraphCut(event)
 
 

@@ -65,7 +65,9 @@ def _look_for_lone_cut(scene: Scene) -> None:
                     continue
                 fuller = other.backward_of(partner)
                 size = numel(event.outputs()[0][1])
-                if fuller is not None and _of_size(timeline.backward_of(user), size) < _of_size(fuller, size):
+                if fuller is not None and _count_of_size(timeline.backward_of(user), size) < _count_of_size(
+                    fuller, size
+                ):
                     _say_lone_cut(scene, event, user, fuller, side)
                     return
 
@@ -77,7 +79,7 @@ def _handed_on(event: Event) -> Hashable | None:
     return taken[0] if len(taken) == len(given) == 1 and taken == given else None
 
 
-def _of_size(back: Event | None, size: int) -> int:
+def _count_of_size(back: Event | None, size: int) -> int:
     """How many gradients of so many elements a backward call gives."""
     given = [] if back is None else [leaf for _, leaf in back.outputs() if is_floating(leaf)]
     return sum(numel(leaf) == size for leaf in given)
@@ -99,7 +101,11 @@ def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
     """True if the values agree, the results require gradients all the same, and what made the tensor gets one."""
-    others = [one for one in judged.inputs if one.slot == difference.slot and one.what in ("value", "not_finite")]
+    others = [
+        input_difference
+        for input_difference in judged.inputs
+        if input_difference.slot == difference.slot and input_difference.what in ("value", "not_finite")
+    ]
     if others or not all(map(_requires_gradient, (judged.event, judged.partner))):
         return False
     if scene.makers.parameters(difference.left) or scene.other_makers.parameters(difference.right):
@@ -120,7 +126,9 @@ def _before_cut(makers: Producers, leaf: Any, event: Event) -> Event | None:
     """The call that made a tensor, before it was detached."""
     maker = makers.of(leaf, event)
     if maker is not None and operation(maker.stem) == _DETACH:
-        return next((one for _, taken in maker.inputs() if (one := makers.of(taken, maker)) is not None), None)
+        return next(
+            (event_before for _, taken in maker.inputs() if (event_before := makers.of(taken, maker)) is not None), None
+        )
     return maker
 
 

@@ -27,7 +27,10 @@ def look_for_lone_ends(scene: Scene) -> None:
         _look_at_what_comes_back(scene)
         return
     differences = scene.comparer.between(_numbers(here), _numbers(there))
-    difference = next((one for one in differences if one.what == "value" and not scene.is_rounding(one)), None)
+    difference = next(
+        (difference for difference in differences if difference.what == "value" and not scene.is_rounding(difference)),
+        None,
+    )
     if difference is None or _follows(scene, difference):
         return
     mine = scene.chain(here, scene.makers, pairing.partner)
@@ -42,9 +45,9 @@ def _follows(scene: Scene, difference: Difference) -> bool:
     """True if what differs before the end of the forward pass may explain it."""
     if "forward" not in scene.tainted:
         return False
-    forward = (one for one in scene.judged.values() if one.event.direction == "forward")
+    forward = (call for call in scene.judged.values() if call.event.direction == "forward")
     return not scene.towers(
-        difference, max((max(one.input_difference, one.output_difference) for one in forward), default=0.0)
+        difference, max((max(call.input_difference, call.output_difference) for call in forward), default=0.0)
     )
 
 
@@ -54,11 +57,18 @@ def _look_at_what_comes_back(scene: Scene) -> None:
     """
     pairing = scene.pairing
     judged = next(
-        (found for one in pairing.candidate if one.direction == "backward" and (found := scene.judged.get(one))), None
+        (
+            judged_backward
+            for event in pairing.candidate
+            if event.direction == "backward" and (judged_backward := scene.judged.get(event))
+        ),
+        None,
     )
     if judged is None:
         return
-    differences = (one for one in judged.inputs if one.what == "value" and not scene.is_rounding(one))
+    differences = (
+        difference for difference in judged.inputs if difference.what == "value" and not scene.is_rounding(difference)
+    )
     difference = next(differences, None)
     ends = (pairing.candidate.forward_of(judged.event), pairing.reference.forward_of(judged.partner))
     if difference is None or ends[0] is None or ends[1] is None or _follows(scene, difference):
@@ -83,9 +93,9 @@ def _say(
     scene: Scene, at: Event, text: str, mine: Sequence[Event], theirs: Sequence[Event], difference: Difference
 ) -> None:
     """Suspect these calls, and none of them by itself for the gradient that comes back through it."""
-    for one in (*mine, *theirs):
-        scene.ledger.take_back(("calls", one))
-    facts = (OneSide(tuple(one.name for one in mine), tuple(one.name for one in theirs)), SeenFact(difference))
+    for call in (*mine, *theirs):
+        scene.ledger.take_back(("calls", call))
+    facts = (OneSide(tuple(call.name for call in mine), tuple(call.name for call in theirs)), SeenFact(difference))
     finding = scene.finding(at, "structure", text, at.name, facts)
     scene.ledger.add(Suspect(finding, at.index, clear=True, matters=True))
 
@@ -94,16 +104,16 @@ def _between(end: Event, comes_back: Event, timeline: Timeline, partners: Mappin
     """The calls of one side alone that compute something behind a record of the forward pass, before its gradient comes
     back; none if any of them has a partner.
     """
-    found = [
-        one
-        for one in timeline
-        if one.direction == "forward"
-        and end.index < one.index < comes_back.index
-        and one.is_call
-        and operation(one.stem) not in _IDLE
-        and any(is_floating(leaf) for _, leaf in one.outputs())
+    between = [
+        event
+        for event in timeline
+        if event.direction == "forward"
+        and end.index < event.index < comes_back.index
+        and event.is_call
+        and operation(event.stem) not in _IDLE
+        and any(is_floating(leaf) for _, leaf in event.outputs())
     ]
-    return [] if any(one in partners for one in found) else found
+    return [] if any(event in partners for event in between) else between
 
 
 def _last_number(lone: Sequence[Event], scene: Scene, side: int) -> Event | None:

@@ -54,10 +54,10 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
                     return
                 return  # reported with the missing gradients
             mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
-            found = scene.judged.get(mine)
-            if found is None or found.status == "same":
+            judged_maker = scene.judged.get(mine)
+            if judged_maker is None or judged_maker.status == "same":
                 continue
-            if not scene.comparer.crossing or explained.by_group(difference, scene.apart(found)):
+            if not scene.comparer.crossing or explained.by_group(difference, scene.apart(judged_maker)):
                 return
     if scene.comparer.crossing:
         if explained.within_group(difference, scene.most_apart):
@@ -94,8 +94,8 @@ def _cancels(scene: Scene, difference: Difference) -> bool:
 def _brought_before(scene: Scene, event: Event) -> bool:
     """True if gradients of earlier backward calls agree."""
     return any(
-        one.direction == "backward" and one.index < event.index and not scene.taints(judged)
-        for one, judged in scene.judged.items()
+        earlier.direction == "backward" and earlier.index < event.index and not scene.taints(judged)
+        for earlier, judged in scene.judged.items()
     )
 
 
@@ -117,10 +117,10 @@ def _comes_to(scene: Scene, user: Event, here: bool) -> float:
     most = 0.0
     todo, seen = [user], {user}
     while todo and len(seen) < _LARGEST_GROUP:
-        one = todo.pop()
-        before = [makers.of(leaf, one) for _, leaf in one.inputs() if is_tensor(leaf)]
-        marks = [mark for _, leaf in one.outputs() if (mark := fingerprint(leaf)) is not None]
-        after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > one.index]
+        reached = todo.pop()
+        before = [makers.of(leaf, reached) for _, leaf in reached.inputs() if is_tensor(leaf)]
+        marks = [mark for _, leaf in reached.outputs() if (mark := fingerprint(leaf)) is not None]
+        after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > reached.index]
         passes = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
         for event, record in passes:
             if event is None or event in seen or (event.is_module and not event.layer):
@@ -150,11 +150,11 @@ def look_for_missing_gradients(scene: Scene) -> None:
         if twin is not None and scene.pairing.candidate.backward_of(twin) is None:
             lost.append((event, twin))
     parameters = [
-        parameter_name(judged.event, one.slot)
+        parameter_name(judged.event, output.slot)
         for judged in scene.judged.values()
         if judged.event.direction == "gradient"
-        for one in judged.outputs
-        if one.what == "missing" and one.left is None
+        for output in judged.outputs
+        if output.what == "missing" and output.left is None
     ]
     cuts = {twin: find_cut(scene, twin) for _, twin in lost}
     unfrozen = [(event, twin) for event, twin in lost if (led := cuts[twin]) is None or led.call is not None]
@@ -172,7 +172,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     shown = ", ".join(parameters[:6]) + (said("and-more", len(parameters) - 6) if len(parameters) > 6 else "")
     if lost:
-        event, twin = min(lost, key=lambda one: (one[0].is_module, not _is_cut_alone(scene, cuts[one[1]])))
+        event, twin = min(lost, key=lambda pair: (pair[0].is_module, not _is_cut_alone(scene, cuts[pair[1]])))
         led = cuts[twin]
         cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
         text = said("gradient-missing", twin.name)
@@ -200,7 +200,11 @@ def look_for_missing_gradients(scene: Scene) -> None:
                 "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
                 text,
                 where=parameters[0] if parameters and not lost else entry.name,
-                facts=(Listed("calls", [one.name for one, _ in lost[:50]]), Listed("parameters", parameters), *cause),
+                facts=(
+                    Listed("calls", [event.name for event, _ in lost[:50]]),
+                    Listed("parameters", parameters),
+                    *cause,
+                ),
             ),
             # What is only missed may come of what was done in the forward pass.
             place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
@@ -223,7 +227,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
         return
     lone = pairing.alone()
     # Calls say more than the modules around them.
-    for event in [*(one for one in lone if not one.is_module), *(one for one in lone if one.is_module)]:
+    for event in [*(event for event in lone if not event.is_module), *(event for event in lone if event.is_module)]:
         forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
         twin = pairing.partner.get(forward) if forward is not None else None
         if forward is None or twin is None or pairing.reference.backward_of(twin) is not None:
@@ -246,9 +250,9 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
     """
     todo, seen = [event], {event}
     while scene.comparer.crossing and todo and len(seen) < _LARGEST_GROUP:
-        one = todo.pop(0)
-        for _, leaf in one.inputs():
-            maker = makers.of(leaf, one) if is_tensor(leaf) else None
+        at = todo.pop(0)
+        for _, leaf in at.inputs():
+            maker = makers.of(leaf, at) if is_tensor(leaf) else None
             if maker is None or maker in seen:
                 continue
             if operation(maker.stem) == "detach" and maker not in paired:
@@ -262,10 +266,10 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
 def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping[Event, GraphCut | None]) -> None:
     """Calls that no gradient reaches because all that they take is frozen; where no gradients of parameters say it."""
     names = list(dict.fromkeys(name for cut in cuts.values() if cut is not None for name in cut.frozen))
-    twin = min((twin for event, twin in lost if not event.is_module), key=lambda one: one.index, default=lost[0][1])
+    twin = min((twin for event, twin in lost if not event.is_module), key=lambda event: event.index, default=lost[0][1])
     what = ", ".join(names[:6]) or "its input"
     text = said("gradient-not-required", twin.name, what)
-    calls = [one.name for one, _ in lost[:50]]
+    calls = [event.name for event, _ in lost[:50]]
     facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
     finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
     scene.ledger.add(Suspect(finding, place=twin.index, clear=True))

@@ -72,12 +72,12 @@ def _delivered_as(scene: Scene, difference: Difference) -> str:
     type of fewer digits let pass there; empty if there is none.
     """
     shape = difference.left.get("shape") if is_tensor(difference.left) else None
-    found = [
-        (abs(one.delta - difference.delta), parameter_name(other.event, one.slot))
+    nearest = [
+        (abs(output.delta - difference.delta), parameter_name(other.event, output.slot))
         for other in scene.judged.values()
         if other.event.direction == "gradient"
-        for one in other.outputs
-        if is_tensor(one.left) and one.left.get("shape") == shape
-        if difference.delta > 0.0 and abs(one.delta - difference.delta) <= _SAME_DELTA * difference.delta
+        for output in other.outputs
+        if is_tensor(output.left) and output.left.get("shape") == shape
+        if difference.delta > 0.0 and abs(output.delta - difference.delta) <= _SAME_DELTA * difference.delta
     ]
-    return min(found)[1] if found else ""
+    return min(nearest)[1] if nearest else ""

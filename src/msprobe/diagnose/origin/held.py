@@ -38,8 +38,8 @@ def _is_held(call: Event, leaf: dict[str, Any]) -> bool:
     if outer is None or outer.parts.kind != "module":
         return False
     while outer is not None:
-        given = [one for _, one in outer.inputs()]
-        if any(_is_opaque(one) or _look(one) == _look(leaf) for one in given):
+        given = [outer_leaf for _, outer_leaf in outer.inputs()]
+        if any(_is_opaque(outer_leaf) or _look(outer_leaf) == _look(leaf) for outer_leaf in given):
             return False
         outer = outer.parent
     return True

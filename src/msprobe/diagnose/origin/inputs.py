@@ -113,7 +113,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     event = judged.event
     if pair_of(difference) in scene.before.written:
         return  # a call of the step before wrote to it
-    state = next((one for one in states.states_of(event) if one.slot == difference.slot), None)
+    state = next((state for state in states.states_of(event) if state.slot == difference.slot), None)
     if state is not None:
         blame_state(scene, judged, difference, state)
         return
@@ -126,7 +126,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     names = [name] if name is not None else parameters_taken(scene, event, difference)
     if not names and not scene.has_calls and event.direction in scene.tainted:
         return  # calculated between two modules, from something that differs
-    buffer = next((one for one in [name, *names] if one in scene.buffer_names), None)
+    buffer = next((buffer for buffer in [name, *names] if buffer in scene.buffer_names), None)
     if buffer is not None:
         blame_state(scene, judged, difference, states.ModuleState(difference.slot, plain_path(buffer), sized=False))
         return
@@ -181,12 +181,12 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
 def _given_to_root(scene: Scene, event: Event, difference: Difference) -> tuple[str, str] | None:
     """The whole model's pass, and the argument by which the tensor came in, where that was recorded (record_root)."""
     digest = fingerprint(difference.left)
-    roots = (one for one in scene.passes_of_root if one.index >= event.index)
-    root = next((one for one in roots if one.direction == event.direction), None)
+    roots = (root for root in scene.passes_of_root if root.index >= event.index)
+    root = next((root for root in roots if root.direction == event.direction), None)
     if digest is None or root is None:
         return None
-    found = [slot for slot, leaf in root.inputs() if is_tensor(leaf) and fingerprint(leaf) == digest]
-    return (root.name, found[0]) if found else None
+    slots = [slot for slot, leaf in root.inputs() if is_tensor(leaf) and fingerprint(leaf) == digest]
+    return (root.name, slots[0]) if slots else None
 
 
 def _is_of_gradients(scene: Scene, event: Event, difference: Difference) -> bool:
@@ -201,21 +201,21 @@ def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list
     """The last call of one side alone that made a tensor of one number only, of which many others look like it."""
     if not is_tensor(leaf) or fingerprint(leaf) is not None or statistics(leaf)[0] is None:
         return []
-    found = [
-        one
-        for one in events
-        if one.index < user.index
-        and one.direction == user.direction
-        and one.is_call
+    makers = [
+        event
+        for event in events
+        if event.index < user.index
+        and event.direction == user.direction
+        and event.is_call
         and any(
             is_tensor(made)
             and made.get("shape") == leaf.get("shape")
             and made["dtype"] == leaf["dtype"]
             and statistics(made) == statistics(leaf)
-            for _, made in one.outputs()
+            for _, made in event.outputs()
         )
     ]
-    return found[-1:]
+    return makers[-1:]
 
 
 def _is_approximated(scene: Scene, judged: Judged, difference: Difference) -> bool:
@@ -286,13 +286,15 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
     mark = fingerprint(difference.left)
     # What a module only hands on to the first one inside it is calculated outside of both.
     while (
-        event.parent is not None and mark is not None and mark in [fingerprint(one) for _, one in event.parent.inputs()]
+        event.parent is not None
+        and mark is not None
+        and mark in [fingerprint(given) for _, given in event.parent.inputs()]
     ):
         event = event.parent
     if event.parent is None:
         before = any(
-            one.index < event.index and one.direction == event.direction and one is not event
-            for one in scene.pairing.candidate.roots
+            root.index < event.index and root.direction == event.direction and root is not event
+            for root in scene.pairing.candidate.roots
         )
         if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
             return False
@@ -380,8 +382,8 @@ def blame_wiring(
 ) -> None:
     """A call takes the result of another call than in the reference, or another result of the same one."""
     event = judged.event
-    one = difference.left
-    if is_floating(one) and numel(one) == 1 and (kind == "argument" or is_coarse(one)):
+    leaf = difference.left
+    if is_floating(leaf) and numel(leaf) == 1 and (kind == "argument" or is_coarse(leaf)):
         return  # of many single numbers two may be the same by chance, in half types above all
     there, twin = scene.result_of(other, difference.right), scene.pairing.back.get(other)
     if maker.name == other.name and twin is not None and twin is not maker:
@@ -469,7 +471,9 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
 def _is_under_autocast(scene: Scene) -> bool:
     parts = scene.pairing.candidate.part, scene.pairing.reference.part
     settings = [part.ours.get("precision") for part in parts]
-    return all(isinstance(one, dict) and any(name.startswith("autocast") for name in one) for one in settings)
+    return all(
+        isinstance(setting, dict) and any(name.startswith("autocast") for name in setting) for setting in settings
+    )
 
 
 def _result_types(event: Event) -> list[str]:

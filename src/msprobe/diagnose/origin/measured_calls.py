@@ -47,9 +47,9 @@ def look_at_rows(scene: Scene) -> None:
     if judgement.first is not None:
         _name(scene, judgement.first)
     if judgement.waiting:
-        for one in judgement.waiting:
-            _name(scene, one)
-        waiting = {one.node.event for one in judgement.waiting}
+        for named in judgement.waiting:
+            _name(scene, named)
+        waiting = {named.node.event for named in judgement.waiting}
         scene.ledger.revise(
             lambda suspect: (
                 replace(suspect, waits=True)
@@ -69,22 +69,22 @@ def _is_chosen(scene: Scene, event: Event) -> bool:
     return reads_unwritten(event) or reads_unwritten(judged.partner)
 
 
-def _name(scene: Scene, found: Unexplained) -> None:
-    judged = scene.judged.get(found.node.event)
-    worst = max(found.node.results, key=lambda one: replace(found.node, results=(one,)).excess())
+def _name(scene: Scene, unexplained: Unexplained) -> None:
+    judged = scene.judged.get(unexplained.node.event)
+    worst = max(unexplained.node.results, key=lambda result: replace(unexplained.node, results=(result,)).excess())
     if judged is None or worst.is_bad:
         return  # what is not finite is a fact, which stands already
     scene.ledger.take_back(("result", judged.event))
-    blame_result(scene, _by_rows(judged, found, worst), matters=True)
+    blame_result(scene, _by_rows(judged, unexplained, worst), matters=True)
 
 
-def _by_rows(judged: Judged, found: Unexplained, worst: MeasuredResult) -> Judged:
+def _by_rows(judged: Judged, unexplained: Unexplained, worst: MeasuredResult) -> Judged:
     """The pair, with the distances of its rows in place of those of its statistics. ``worst``: the result that is the
     furthest beyond.
     """
     (_, _), (outputs, others) = answering_slots(judged.event, judged.partner, crossing=False)
     leaf, other = dict(outputs).get(worst.slot), dict(others).get(worst.slot)
-    seen = next((one for one in judged.changed_outputs if one.slot == worst.slot), None)
+    seen = next((difference for difference in judged.changed_outputs if difference.slot == worst.slot), None)
     first = seen or Difference(worst.slot, "value", leaf, other, worst.distance)
     return replace(
         judged,
@@ -92,7 +92,7 @@ def _by_rows(judged: Judged, found: Unexplained, worst: MeasuredResult) -> Judge
         input_difference=worst.given,
         hidden=max(judged.hidden, worst.given),
         output_difference=worst.distance,
-        allowed=worst.distance / 2.0**found.beyond,
-        outputs=[first, *(one for one in judged.outputs if one is not seen)],
+        allowed=worst.distance / 2.0**unexplained.beyond,
+        outputs=[first, *(output for output in judged.outputs if output is not seen)],
         is_measured=True,
     )

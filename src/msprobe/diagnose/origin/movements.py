@@ -36,7 +36,7 @@ def look_at_movements(scene: Scene) -> None:
         part = _apart(before, pair)
         if part is not None and frameworks.may_be_moved_otherwise(part[0]):
             apart[name] = part
-    if 2 * len(apart) <= len(now) and not any(one.is_module for one in scene.judged):
+    if 2 * len(apart) <= len(now) and not any(event.is_module for event in scene.judged):
         return  # what a call takes from outside may as well be data
     if 2 * len(apart) <= len(now):
         apart = {name: part for name, part in apart.items() if frameworks.is_moved_otherwise(part[1])}
@@ -46,7 +46,7 @@ def look_at_movements(scene: Scene) -> None:
     left, right = now[first]
     factor = median(_factor(scene.before.weights[name], now[name]) for name in apart)
     judged = next(
-        one for one in scene.judged.values() if first in places_of_weights(one.event, one.partner, scene.makers)
+        call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, scene.makers)
     )
     whose = f'"{first}"' + (said("and-more", len(apart) - 1) if len(apart) > 1 else "")
     times = said("times-as-far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
@@ -80,10 +80,10 @@ def _apart(before: tuple[Any, Any], now: tuple[Any, Any]) -> tuple[float, float]
     """How far a weight is apart, as a part of what a step moved it by: by the statistic that is furthest apart, and by
     the next (one element alone may have a gradient as small as epsilon). None if it is apart by rounding.
     """
-    found = [_measures(leaf) for leaf in (*before, *now)]
-    if any(one is None for one in found):
+    measures = [_measures(leaf) for leaf in (*before, *now)]
+    if any(measure is None for measure in measures):
         return None
-    old, other_old, new, other_new = (one for one in found if one is not None)
+    old, other_old, new, other_new = (measure for measure in measures if measure is not None)
     moved = max(abs(a - b) for pair in ((new, old), (other_new, other_old)) for a, b in zip(*pair, strict=True))
     was = [a - b for a, b in zip(old, other_old, strict=True)]
     *_, second, distance = sorted(abs(a - b - c) for a, b, c in zip(new, other_new, was, strict=True))
@@ -98,16 +98,16 @@ def _factor(before: tuple[Any, Any], now: tuple[Any, Any]) -> float:
 
 
 def _distance(before: Any, now: Any) -> float:
-    one, other = _measures(before), _measures(now)
-    return max(abs(a - b) for a, b in zip(one, other, strict=True)) if one and other else 0.0
+    start, other = _measures(before), _measures(now)
+    return max(abs(a - b) for a, b in zip(start, other, strict=True)) if start and other else 0.0
 
 
 def _measures(leaf: Any) -> tuple[float, ...] | None:
     """Largest, smallest, mean and typical element."""
-    found = numbers(leaf)
-    if found is None or not all(map(math.isfinite, found)):
+    statistics = numbers(leaf)
+    if statistics is None or not all(map(math.isfinite, statistics)):
         return None
-    return (*found[:3], found[3] / math.sqrt(max(numel(leaf), 1)))
+    return (*statistics[:3], statistics[3] / math.sqrt(max(numel(leaf), 1)))
 
 
 def _shown(leaf: Any) -> dict[str, Any]:

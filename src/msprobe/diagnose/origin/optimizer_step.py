@@ -34,7 +34,7 @@ def look_at_settings_of(scene: Scene, event: Event) -> None:
 
 def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
     event, partner = judged.event, judged.partner
-    one, other = optimizer.parameters_of(event), optimizer.parameters_of(partner)
+    ours, other = optimizer.parameters_of(event), optimizer.parameters_of(partner)
     if event.parts.owner != partner.parts.owner:
         scene.say(
             ("class", event),
@@ -47,10 +47,10 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             place=place,
             matters=True,
         )
-    for key, found in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
-        name, left, right = found[0]
+    for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
+        name, left, right = changes[0]
         shown = settings_in_words(left, right)
-        everyone = "all parameters" if len(found) >= len(one) else _listed([item[0] for item in found])
+        everyone = "all parameters" if len(changes) >= len(ours) else _listed([item[0] for item in changes])
         scene.say(
             ("setting", event, key),
             judged,
@@ -59,11 +59,11 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             + (said("ratio", _ratio(left, right)) if _ratio(left, right) else ""),
             where=said("field-of-parameter", event.name, key, name),
             clear=True,
-            facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in found])),
+            facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in changes])),
             place=place,
             matters=True,
         )
-    gone, more = [name for name in other if name not in one], [name for name in one if name not in other]
+    gone, more = [name for name in other if name not in ours], [name for name in ours if name not in other]
     if gone or more:
         scene.say(
             ("members", event),
@@ -93,29 +93,29 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
             place=place,
         )
-    compare_states(scene, judged, one, other, place)
+    compare_states(scene, judged, ours, other, place)
 
 
-def compare_states(scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float) -> None:
+def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: dict[str, Any], place: float) -> None:
     """What the optimizer works on, where nothing before explains it."""
     event = judged.event
     known = {
-        parameter_name(found.event, difference.slot)
-        for found in scene.judged.values()
-        if found.event.direction == "gradient"
-        for difference in found.changed_outputs
+        parameter_name(call.event, difference.slot)
+        for call in scene.judged.values()
+        if call.event.direction == "gradient"
+        for difference in call.changed_outputs
     }
     delivered = {
-        parameter_name(found.event, slot)
-        for found in scene.judged.values()
-        if found.event.direction == "gradient"
-        for slot, _ in found.event.outputs()
+        parameter_name(call.event, slot)
+        for call in scene.judged.values()
+        if call.event.direction == "gradient"
+        for slot, _ in call.event.outputs()
     }
     changed = scene.tainted & {"backward", "forward", "gradient"}
     crossing = scene.comparer.crossing
     if not crossing:
-        compare_fields(scene, judged, one, other, place, "before the step")
-    for name, field, difference in optimizer.differences(scene.comparer, one, other):
+        compare_fields(scene, judged, ours, other, place, "before the step")
+    for name, field, difference in optimizer.differences(scene.comparer, ours, other):
         if difference.what not in ("value", "not_finite", "missing"):
             continue
         if crossing and field != "grad":
@@ -185,17 +185,17 @@ def lone_makers(scene: Scene, leaf: Any, user: Event, makers: Producers, paired:
 
 
 def compare_fields(
-    scene: Scene, judged: Judged, one: dict[str, Any], other: dict[str, Any], place: float, when: str
+    scene: Scene, judged: Judged, ours: dict[str, Any], other: dict[str, Any], place: float, when: str
 ) -> None:
     """States that only one side has: an optimizer that begins anew, a parameter that it leaves out."""
     event = judged.event
-    for side, here, there in (("candidate", one, other), ("reference", other, one)):
-        found: dict[str, list[str]] = {}
+    for side, here, there in (("candidate", ours, other), ("reference", other, ours)):
+        names_of_field: dict[str, list[str]] = {}
         for name, fields in here.items():
             for field in fields:
                 if name in there and field not in there[name] and field not in ("weight", "grad"):
-                    found.setdefault(field, []).append(name)
-        for field, names in found.items():
+                    names_of_field.setdefault(field, []).append(name)
+        for field, names in names_of_field.items():
             scene.say(
                 ("field", when, names[0]),
                 judged,
@@ -224,10 +224,10 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
         return
     if scene.comparer.crossing:
         return
-    one, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
+    ours, other = optimizer.parameters_of(event), optimizer.parameters_of(judged.partner)
     before = {
         (n, f)
-        for n, f, d in optimizer.differences(scene.comparer, one, other)
+        for n, f, d in optimizer.differences(scene.comparer, ours, other)
         if d.what in ("value", "not_finite") and not (f == "grad" and n in scene.delivered)
     }
     if before:

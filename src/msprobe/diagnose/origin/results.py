@@ -50,15 +50,15 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
                 scene.chain(other, scene.other_makers, scene.pairing.back) if other is not None and missing else [],
             )
             return True
-        found = scene.judged.get(maker) if maker is not None else None
-        if found is None or maker is None:
+        judged_maker = scene.judged.get(maker) if maker is not None else None
+        if judged_maker is None or maker is None:
             continue
-        if found.arguments:
-            blame_argument(scene, found)
+        if judged_maker.arguments:
+            blame_argument(scene, judged_maker)
             return True
         if operation(maker.stem) in operators.MOVES | operators.UNARY:
-            inner = dict(found.partner.inputs())
-            todo += [(maker, a, found.partner, inner.get(slot)) for slot, a in maker.inputs() if is_tensor(a)]
+            inner = dict(judged_maker.partner.inputs())
+            todo += [(maker, a, judged_maker.partner, inner.get(slot)) for slot, a in maker.inputs() if is_tensor(a)]
     return False
 
 
@@ -69,17 +69,17 @@ def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
     """
     todo, seen = [judged], {judged.event}
     while todo and len(seen) < 100:
-        one = todo.pop(0)
-        if not one.changed_inputs:
-            return one if one is not judged and scene.is_reproduced(one.event) else None
-        for difference in one.changed_inputs:
-            maker = scene.makers.of(difference.left, one.event) if difference.delta == 0.0 else None
-            found = scene.judged.get(maker) if maker is not None else None
-            if maker is None or found is None or found.output_difference or found.arguments:
+        event = todo.pop(0)
+        if not event.changed_inputs:
+            return event if event is not judged and scene.is_reproduced(event.event) else None
+        for difference in event.changed_inputs:
+            maker = scene.makers.of(difference.left, event.event) if difference.delta == 0.0 else None
+            judged_maker = scene.judged.get(maker) if maker is not None else None
+            if maker is None or judged_maker is None or judged_maker.output_difference or judged_maker.arguments:
                 return None
             if maker not in seen:
                 seen.add(maker)
-                todo.append(found)
+                todo.append(judged_maker)
     return None
 
 
@@ -170,7 +170,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         )
     elif event.direction == "gradient":
         kind = "parameter_gradient"
-        text, cause = _of_gradient(scene, event, first)
+        text, cause = _gradient_report(scene, event, first)
     elif is_random(event) and not judged.changed_inputs:
         if _blame_random(scene, judged):
             return
@@ -203,7 +203,7 @@ def _known_by_statistics(judged: Judged) -> bool:
     taken = [leaf for _, leaf in judged.event.inputs() if is_tensor(leaf)]
     if len(taken) == 1 and operation(judged.event.stem) in operators.ELEMENTWISE:
         return False
-    given = [leaf for one in (judged.event, judged.partner) for _, leaf in (*one.inputs(), *one.parameters())]
+    given = [leaf for side in (judged.event, judged.partner) for _, leaf in (*side.inputs(), *side.parameters())]
     return any(
         is_tensor(leaf) and numel(leaf) > 1 and not any(key in leaf for key in ("digest", "md5", "data_name", "unset"))
         for leaf in given
@@ -216,7 +216,7 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
         ("candidate", scene.random_alone, judged.event),
         ("reference", scene.random_missing, judged.partner),
     ):
-        earlier = next((one for one in reversed(calls) if one.index < user.index), None)
+        earlier = next((call for call in reversed(calls) if call.index < user.index), None)
         if earlier is not None:
             text = said(
                 "extra-random-call",
@@ -229,7 +229,7 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
     return False
 
 
-def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:
+def _gradient_report(scene: Scene, event: Event, difference: Difference) -> tuple[str, Cause | None]:
     """How the gradient of a parameter that differs by itself is reported, and the cause where it is known."""
     name = parameter_name(event, difference.slot)
     tie = scene.ties.broken(event, difference.slot)
@@ -238,12 +238,12 @@ def _of_gradient(scene: Scene, event: Event, difference: Difference) -> tuple[st
             said("parameter-gradient-differs", name, scene.how(difference)),
             None,
         )
-    one, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
+    tied_side, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
     text = said(
         "tied-on-one-side",
         name,
         tie.other,
-        one,
+        tied_side,
         two,
     )
     return text, "tie"
@@ -258,17 +258,17 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
     if forward is None:
         return False
     kept = {fingerprint(leaf) for _, leaf in [*forward.inputs(), *forward.outputs()]} - {None}
-    found = _first_of(scene.lone_writes, kept, event)
+    writer = _first_of(scene.lone_writes, kept, event)
     kind: FindingKind = "mutation"
-    text = said("extra-call-overwrites", found.name) if found is not None else ""
-    if found is None:
-        found = _first_of(scene.missing_copies, kept, judged.partner)
-        if found is None:
+    text = said("extra-call-overwrites", writer.name) if writer is not None else ""
+    if writer is None:
+        writer = _first_of(scene.missing_copies, kept, judged.partner)
+        if writer is None:
             return False
         kind = "structure"
-        text = said("missing-copy-overwrites", found.name)
+        text = said("missing-copy-overwrites", writer.name)
     scene.say(
-        ("calls", found),
+        ("calls", writer),
         judged,
         kind,
         said(
@@ -277,10 +277,10 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
             event.name,
             scene.how(judged.changed_outputs[0]),
         ),
-        where=found.name,
+        where=writer.name,
         clear=True,
         facts=(NamedFact("seen_in", event.name), SeenFact(judged.changed_outputs[0])),
-        entry=found,
+        entry=writer,
         alternatives=(event.name,),
     )
     return True
@@ -288,5 +288,5 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
 
 def _first_of(calls: Mapping[Hashable, Event], marks: Iterable[Hashable], before: Event) -> Event | None:
     """The first of the calls that take one of these tensors, if it is made before ``before``."""
-    found = min((calls[mark] for mark in marks if mark in calls), key=lambda event: event.index, default=None)
-    return found if found is not None and found.index < before.index else None
+    first = min((calls[mark] for mark in marks if mark in calls), key=lambda event: event.index, default=None)
+    return first if first is not None and first.index < before.index else None

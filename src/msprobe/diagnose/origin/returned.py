@@ -50,9 +50,9 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
 def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
     """True if it was said of a module that it gives back what ``maker`` made where the reference gives ``other``."""
     taken = NamedFact("candidate_takes", maker.name), NamedFact("reference_takes", other.name)
-    found = (suspect.finding for suspect in scene.ledger.suspects if suspect.finding.kind == "structure")
+    findings = (suspect.finding for suspect in scene.ledger.suspects if suspect.finding.kind == "structure")
     # Names may be lists: of parameters that have the same values.
-    return any(all(name in one.facts for name in taken) for one in found)
+    return any(all(name in finding.facts for name in taken) for finding in findings)
 
 
 def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
@@ -61,7 +61,9 @@ def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
     if maker is not None and _is_inside(maker, module):
         return maker
     mark = fingerprint(leaf)
-    return next((slot for slot, one in module.inputs() if mark is not None and fingerprint(one) == mark), None)
+    return next(
+        (slot for slot, leaf_given in module.inputs() if mark is not None and fingerprint(leaf_given) == mark), None
+    )
 
 
 def _is_inside(event: Event, module: Event) -> bool:

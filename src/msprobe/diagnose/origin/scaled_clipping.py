@@ -52,7 +52,7 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     wrong = 0 if orders[0].is_wrong else 1
     clip, unscale, by_hand = orders[wrong].clips[0], orders[wrong].unscales[0], orders[wrong].by_hand
     side, other = ("candidate", "reference") if wrong == 0 else ("reference", "candidate")
-    judged = next((one for one in scene.judged.values() if one.event.direction == "forward"), None)
+    judged = next((call for call in scene.judged.values() if call.event.direction == "forward"), None)
     if judged is None:
         return
     scale = orders[wrong].scale
@@ -60,7 +60,7 @@ def look_for_scaled_clipping(scene: Scene) -> None:
     if by_hand:
         takes, other_takes = said("divides-them-by", scale), "divides first"
     times = said("limit-of-scaled-gradients", scale) if scale else ""
-    calls = tuple(dict.fromkeys(one.name for order in orders for one in (*order.clips[:1], *order.unscales)))
+    calls = tuple(dict.fromkeys(call.name for order in orders for call in (*order.clips[:1], *order.unscales)))
     scene.say(
         ("scaled clipping",),
         judged,
@@ -84,9 +84,9 @@ def look_for_scaled_clipping(scene: Scene) -> None:
         matters=not (by_hand and scene.arrival.clean),
     )
     for order in orders:
-        for one in (*order.clips, *order.unscales):
-            scene.ledger.close(("calls", one))
-            scene.ledger.close(("passing gradient", one))
+        for call in (*order.clips, *order.unscales):
+            scene.ledger.close(("calls", call))
+            scene.ledger.close(("passing gradient", call))
 
 
 def names_the_scale(judged: Judged, factor: float | None) -> float:
@@ -100,13 +100,15 @@ def names_the_scale(judged: Judged, factor: float | None) -> float:
 
 
 def _order_of(timeline: Timeline) -> _Order:
-    after = [one for one in timeline.events[timeline.first_backward :] if one.is_call and one.direction == "forward"]
-    after = [one for one in after if one.module is None]
-    clips = tuple(one for one in after if _clips(timeline, one))
-    unscales = next((one for one in after if _UNSCALE in operation(one.stem)), None)
+    after = [
+        call for call in timeline.events[timeline.first_backward :] if call.is_call and call.direction == "forward"
+    ]
+    after = [call for call in after if call.module is None]
+    clips = tuple(call for call in after if _clips(timeline, call))
+    unscales = next((call for call in after if _UNSCALE in operation(call.stem)), None)
     if unscales is not None:
         return _Order(clips, (unscales,), _scale_of(unscales))
-    divided = {one: number for one in after if one not in clips and (number := _divisor_of(one)) is not None}
+    divided = {call: number for call in after if call not in clips and (number := _divisor_of(call)) is not None}
     scales = set(divided.values())
     return _Order(clips, tuple(divided), scales.pop(), by_hand=True) if len(scales) == 1 else _Order(clips)
 
@@ -132,8 +134,8 @@ def _clips(timeline: Timeline, event: Event) -> bool:
 def _scale_of(unscale: Event) -> float:
     """What a call divides gradients by: it is given the reciprocal last."""
     single = [leaf for _, leaf in unscale.inputs() if is_floating(leaf) and leaf.get("shape") == []]
-    found = numbers(single[-1]) if single else None
-    return 1 / found[0] if found is not None and found[0] > 0 else 0.0
+    statistics = numbers(single[-1]) if single else None
+    return 1 / statistics[0] if statistics is not None and statistics[0] > 0 else 0.0
 
 
 def _scale_of_step(step: Event) -> float:

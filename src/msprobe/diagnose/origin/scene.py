@@ -89,7 +89,10 @@ class Scene(StepFacts):
 
     def silent_argument(self, event: Event) -> Judged | None:
         """An earlier call in the same module that was made with another argument, but gave the same result."""
-        return next((one for one in self.silent if one.event.module == event.module and one.event is not event), None)
+        return next(
+            (silent for silent in self.silent if silent.event.module == event.module and silent.event is not event),
+            None,
+        )
 
     def say(
         self,
@@ -155,10 +158,10 @@ class Scene(StepFacts):
 
     def relation(self, facts: Sequence[Fact]) -> str:
         """How the tensor or the setting that a finding rests on is apart, in a few words; empty if it rests on none."""
-        seen = next((one for one in facts if isinstance(one, SeenFact)), None)
+        seen = next((fact for fact in facts if isinstance(fact, SeenFact)), None)
         if seen is not None:
             return relation_of(seen.difference, self.comparer, seen.bound).brief()
-        setting = next((one for one in facts if isinstance(one, Setting) and one.field), None)
+        setting = next((fact for fact in facts if isinstance(fact, Setting) and fact.field), None)
         if setting is None:
             return ""
         return said("is-and-is-in-reference", *settings_in_words(setting.candidate, setting.reference))

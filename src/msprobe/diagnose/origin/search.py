@@ -119,12 +119,12 @@ def look_at(scene: Scene, judged: Judged) -> None:
     look_at_broadcast(scene, judged)
     changed = judged.changed_outputs
     types = [
-        one
-        for one in judged.outputs
-        if one.what == "dtype" and not scene.is_policy(one) and not scene.is_type_of_its_tensor(judged, one)
+        output
+        for output in judged.outputs
+        if output.what == "dtype" and not scene.is_policy(output) and not scene.is_type_of_its_tensor(judged, output)
     ]
     # Where each call gets what the reference's has, another shape begins here.
-    shapes = scene.isolated and any(one.what == "shape" for one in judged.outputs)
+    shapes = scene.isolated and any(output.what == "shape" for output in judged.outputs)
     if judged.arguments and (changed or types or shapes or not scene.has_values):
         inside = event.is_module and not event.layer and scene.has_calls
         if not inside and not blame_cache_position(scene, judged):
@@ -132,12 +132,16 @@ def look_at(scene: Scene, judged: Judged) -> None:
         return
     if judged.arguments:
         scene.silent.append(judged)
-    if types and not any(one.what == "dtype" for one in judged.inputs) and not event.is_module:
+    if (
+        types
+        and not any(input_difference.what == "dtype" for input_difference in judged.inputs)
+        and not event.is_module
+    ):
         blame_type(scene, judged, types[0])
         return
     if event.is_module and scene.children_differ(event):
         return
-    layouts = [one for one in judged.inputs if one.what == "layout"]
+    layouts = [input_difference for input_difference in judged.inputs if input_difference.what == "layout"]
     if not changed:
         return
     silent = silent_cause(scene, judged)

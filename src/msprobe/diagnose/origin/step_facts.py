@@ -86,11 +86,11 @@ class StepFacts:
         self.random_alone = [event for event in pairing.alone() if is_random(event)]
         self.random_missing = [event for event in pairing.missing() if is_random(event)]
         self.dtype_policy = dtype_policy(self.judged.values())
-        for one in self.judged.values() if self.dtype_policy else ():
-            if one.event.module is None and not _follows_policy(one):
+        for call in self.judged.values() if self.dtype_policy else ():
+            if call.event.module is None and not _follows_policy(call):
                 continue  # weights and averages have types of their own
             # A type that is asked for by name follows the setting of the run.
-            one.inputs = [item for item in one.inputs if not self._asks_for_policy(item)]
+            call.inputs = [item for item in call.inputs if not self._asks_for_policy(item)]
 
     @cached_property
     def has_values(self) -> bool:
@@ -131,10 +131,10 @@ class StepFacts:
     @cached_property
     def largest_gradient(self) -> float:
         """The size of the largest gradient that arrives at a call."""
-        found = (
+        leaves = (
             leaf for event in self.pairing.reference if event.direction == "backward" for _, leaf in event.inputs()
         )
-        return max((size for leaf in found if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
+        return max((size for leaf in leaves if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
 
     @cached_property
     def arrival(self) -> OptimizerGradients:
@@ -158,22 +158,22 @@ class StepFacts:
 
     def differs(self, event: Event, seen: Difference) -> bool:
         """True if the results of a call differ, as is seen where one of them is taken."""
-        found = self.judged.get(event)
-        if found is None:
+        judged = self.judged.get(event)
+        if judged is None:
             return True
-        if not (self.comparer.crossing or found.changed_outputs):
+        if not (self.comparer.crossing or judged.changed_outputs):
             return False
-        if found.changed_inputs and is_integer(seen.left) and operation(event.stem) in operators.CHOOSES:
+        if judged.changed_inputs and is_integer(seen.left) and operation(event.stem) in operators.CHOOSES:
             return True  # which of several is chosen, rounding decides
         # Where everything is apart by rounding, that explains no more than rounding.
-        return explained.as_made(seen, self.apart(found))
+        return explained.as_made(seen, self.apart(judged))
 
-    def apart(self, found: Judged) -> float:
+    def apart(self, judged: Judged) -> float:
         """How far apart a pair of calls is known to be: its inputs, its results and what weights are."""
         return (
             math.inf
-            if found.chosen
-            else max(found.output_difference, found.input_difference, self.comparer.weights_apart)
+            if judged.chosen
+            else max(judged.output_difference, judged.input_difference, self.comparer.weights_apart)
         )
 
     def is_rounding(self, difference: Difference) -> bool:
@@ -193,18 +193,18 @@ class StepFacts:
 
     def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
         """The unpaired calls that lead to ``event``, first one first."""
-        found: dict[Event, None] = {}
+        chain_found: dict[Event, None] = {}
         todo = [event]
-        while todo and len(found) < 200:
-            one = todo.pop()
-            if one in found:
+        while todo and len(chain_found) < 200:
+            met = todo.pop()
+            if met in chain_found:
                 continue
-            found[one] = None
-            for _, leaf in one.inputs():
-                maker = makers.of(leaf, one) if is_tensor(leaf) else None
-                if maker is not None and maker not in paired and maker not in found:
+            chain_found[met] = None
+            for _, leaf in met.inputs():
+                maker = makers.of(leaf, met) if is_tensor(leaf) else None
+                if maker is not None and maker not in paired and maker not in chain_found:
                     todo.append(maker)
-        return sorted(found, key=lambda one: one.index)
+        return sorted(chain_found, key=lambda member: member.index)
 
     def fed_by_difference(self, chain: Sequence[Event], seen: Difference) -> bool:
         """True if what goes into unpaired calls differs already, so that it explains what is seen of their result."""
@@ -213,16 +213,16 @@ class StepFacts:
                 maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
                 if maker is None or maker not in self.pairing.partner:
                     continue
-                found = self.judged[maker]
-                if (self.comparer.crossing or found.changed_outputs) and explained.by_chain(seen, self.apart(found)):
+                judged = self.judged[maker]
+                if (self.comparer.crossing or judged.changed_outputs) and explained.by_chain(seen, self.apart(judged)):
                     return True
         return False
 
     def children_differ(self, event: Event) -> bool:
         children = [self.judged.get(child) for child in event.children if child.direction == event.direction]
         if self.comparer.crossing:
-            return any(found is None or self.taints(found) for found in children)
-        return any(found is None or found.changed_outputs or found.changed_inputs for found in children)
+            return any(child is None or self.taints(child) for child in children)
+        return any(child is None or child.changed_outputs or child.changed_inputs for child in children)
 
     def anything_before(self, event: Event) -> bool:
         return any(
@@ -272,14 +272,14 @@ class StepFacts:
         for name, leaf in forward.outputs():
             if name == output or name.partition(".")[2] == place:
                 mark = fingerprint(leaf)
-                found = self.consumers[side].get(mark, []) if mark is not None else []
-                later = bisect_right(found, forward.index, key=lambda one: one.index)
-                yield from map(found.__getitem__, range(later, len(found)))
+                consumers = self.consumers[side].get(mark, []) if mark is not None else []
+                later = bisect_right(consumers, forward.index, key=lambda event: event.index)
+                yield from map(consumers.__getitem__, range(later, len(consumers)))
 
     @cached_property
     def passes_of_root(self) -> list[Event]:
         """The passes of the whole model, where they were recorded (record_root), in order."""
-        return [one for one in self.pairing.candidate.events if one.parts.path == "root"]
+        return [event for event in self.pairing.candidate.events if event.parts.path == "root"]
 
     def partner_forward(self, judged: Judged) -> Event | None:
         return self.pairing.reference.forward_of(judged.partner)
@@ -295,29 +295,29 @@ class StepFacts:
         if word not in operators.ELEMENTWISE or judged.changed_inputs or judged.arguments:
             return False
         if word not in operators.ROUNDED_BY_STANDARD and any(
-            is_tensor(one.left) and units.is_coarse(one.left) for one in judged.outputs
+            is_tensor(output.left) and units.is_coarse(output.left) for output in judged.outputs
         ):
             return False  # another kernel gives the same bits nearly everywhere
         if 0.0 < judged.output_difference <= self.comparer.measured_noise(judged.partner.name):
             return False  # a healthy run does not reproduce it either
-        if any(one.what == "dtype" for one in (*judged.inputs, *judged.outputs)):
+        if any(difference.what == "dtype" for difference in (*judged.inputs, *judged.outputs)):
             return False  # the same value in another type: its result is rounded otherwise
         return self.is_reproduced(event)
 
     def is_reproduced(self, event: Event) -> bool:
         """True if other calls of the API, of the same shapes, gave the same bits on both sides."""
-        return any(one is not event for one in self._reproduced.get(_form(event), ()))
+        return any(twin is not event for twin in self._reproduced.get(_form(event), ()))
 
     @cached_property
     def _reproduced(self) -> dict[Hashable, list[Event]]:
         """Calls of which nothing differs, known by digests, by what they call on which shapes."""
-        found: dict[Hashable, list[Event]] = {}
+        reproduced: dict[Hashable, list[Event]] = {}
         for event, judged in self.judged.items():
             if judged.status == "same" and event.parts.kind == "api":
                 results = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
                 if all("digest" in leaf for leaf in results):
-                    found.setdefault(_form(event), []).append(event)
-        return found
+                    reproduced.setdefault(_form(event), []).append(event)
+        return reproduced
 
     @cached_property
     def ties(self) -> Ties:
@@ -344,13 +344,13 @@ class StepFacts:
     @cached_property
     def _pairs_before(self) -> list[tuple[Event, Event] | None]:
         """For each event of the reference, the last pair before it: of the reference, and of the candidate."""
-        found: list[tuple[Event, Event] | None] = []
+        pairs: list[tuple[Event, Event] | None] = []
         last: tuple[Event, Event] | None = None
         for event in self.pairing.reference:
-            found.append(last)
+            pairs.append(last)
             twin = self.pairing.back.get(event)
             last = (event, twin) if twin is not None else last
-        return found
+        return pairs
 
     def place_of(self, event: Event) -> float:
         """Where an event of either side stands in the candidate's order; calls of the reference alone stand behind the
@@ -378,7 +378,11 @@ class StepFacts:
     def used_elsewhere(self, maker: Event, user: Event) -> bool:
         """True if another call takes a result of ``maker``, as it was made, up to the end of the step."""
         marks = [mark for _, leaf in maker.outputs() if (mark := fingerprint(leaf)) is not None]
-        return any(one.index > maker.index and one is not user for m in marks for one in self.consumers[0].get(m, ()))
+        return any(
+            consumer.index > maker.index and consumer is not user
+            for m in marks
+            for consumer in self.consumers[0].get(m, ())
+        )
 
     def how(self, difference: Difference, bound: bool = False) -> str:
         """What a difference looks like. ``bound``: say where it is known by statistics alone, which say the least."""
@@ -388,13 +392,13 @@ class StepFacts:
 
 def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
     """The first call that takes a tensor, by what identifies the tensor."""
-    found: dict[Hashable, Event] = {}
+    first_takers: dict[Hashable, Event] = {}
     for event, taken in calls:
         for _, leaf in taken:
             mark = fingerprint(leaf)
             if mark is not None:
-                found.setdefault(mark, event)
-    return found
+                first_takers.setdefault(mark, event)
+    return first_takers
 
 
 def _form(event: Event) -> Hashable:
@@ -417,7 +421,9 @@ def _follows_policy(judged: Judged) -> bool:
     if operation(event.stem) in operators.MOVES:
         return True
     taken = [leaf for _, leaf in event.inputs() if is_floating(leaf)]
-    return operation(event.stem) in operators.CASTS and (not taken or any(one.what == "dtype" for one in judged.inputs))
+    return operation(event.stem) in operators.CASTS and (
+        not taken or any(difference.what == "dtype" for difference in judged.inputs)
+    )
 
 
 def _has_judged_statistics(timeline: Timeline) -> bool:
@@ -427,5 +433,5 @@ def _has_judged_statistics(timeline: Timeline) -> bool:
     for event in timeline:
         for _, leaf in (*event.inputs(), *event.outputs()):
             if is_tensor(leaf) and not any(key in leaf for key in ("digest", "md5", "data_name")):
-                return any(key in leaf for key in USUAL_KEYS) or not any(one.key in leaf for one in FURTHER)
+                return any(key in leaf for key in USUAL_KEYS) or not any(statistic.key in leaf for statistic in FURTHER)
     return True

@@ -55,8 +55,8 @@ def look_for_lone_steps(scene: Scene) -> None:
         )
 
 
-def _recorded_alike(one: Timeline, other: Timeline) -> bool:
-    parts = one.part, other.part
+def _recorded_alike(timeline: Timeline, other: Timeline) -> bool:
+    parts = timeline.part, other.part
     if not all(part.ours and part.complete for part in parts):
         return False
     return all(parts[0].header.get(key) == parts[1].header.get(key) for key in ("level", "task"))

@@ -15,24 +15,24 @@ _FACTS = frozenset(("argument", "dtype", "structure"))
 def look_for_rounded_numbers(scene: Scene) -> None:
     """Report the first call that does it, of the side that does; nothing if both do, or if it was reported before."""
     pairing = scene.pairing
-    mine = {one.event: one for one in rounded_numbers(pairing.candidate, scene.makers)}
-    theirs = {one.event: one for one in rounded_numbers(pairing.reference, scene.other_makers)}
+    mine = {numbers.event: numbers for numbers in rounded_numbers(pairing.candidate, scene.makers)}
+    theirs = {numbers.event: numbers for numbers in rounded_numbers(pairing.reference, scene.other_makers)}
     if bool(mine) == bool(theirs):
         return
-    found = mine or theirs
+    rounded = mine or theirs
     named = {suspect.finding.entry for suspect in scene.ledger.suspects if suspect.finding.kind in _FACTS}
-    if named.isdisjoint(event.name for event in found):
-        _add_finding(scene, next(iter(found.values())), "candidate" if mine else "reference")
+    if named.isdisjoint(event.name for event in rounded):
+        _add_finding(scene, next(iter(rounded.values())), "candidate" if mine else "reference")
 
 
-def _add_finding(scene: Scene, found: RoundedNumbers, side: str) -> None:
+def _add_finding(scene: Scene, rounded: RoundedNumbers, side: str) -> None:
     finding = scene.finding(
-        found.event,
+        rounded.event,
         "dtype",
-        said("only-on-one-side", found.text, side),
-        where=found.event.name,
-        facts=(Because("rounded_numbers"), NamedFact("exact_up_to", found.limit)),
+        said("only-on-one-side", rounded.text, side),
+        where=rounded.event.name,
+        facts=(Because("rounded_numbers"), NamedFact("exact_up_to", rounded.limit)),
     )
     # In types of few digits rounding hides what it does; but texts are no longer distinguished by where words stand.
-    judged = scene.judged.get(found.event)
-    scene.ledger.add(Suspect(finding, scene.place_of(found.event), clear=True, matters=True, judged=judged))
+    judged = scene.judged.get(rounded.event)
+    scene.ledger.add(Suspect(finding, scene.place_of(rounded.event), clear=True, matters=True, judged=judged))

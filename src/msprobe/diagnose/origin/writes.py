@@ -34,7 +34,7 @@ def look_for_lone_writes(scene: Scene) -> None:
         (here, there, scene.makers, scene.consumers[0], "extra-calls"),
         (there, here, scene.other_makers, scene.consumers[1], "missing-calls"),
     ):
-        found = [
+        writes = [
             event
             for event in events
             if event.direction == "forward"
@@ -47,63 +47,66 @@ def look_for_lone_writes(scene: Scene) -> None:
                 if fingerprint(leaf) is not None
             )
         ]
-        if not found:
+        if not writes:
             continue
-        pairs = [pair for event in found if (pair := _replaced(scene, event, others)) is not None]
+        pairs = [pair for event in writes if (pair := _replaced(scene, event, others)) is not None]
         if any(_leave_otherwise(scene, pair) for pair in pairs):
             _say_replaced(scene, pairs[0], len(pairs))
             return
-        first = _beginning(found[0], events)
-        names, optimizers = _gradients_written(pairing.candidate if events is here else pairing.reference, found)
-        what = _in_words(found, names, optimizers)
+        first = _beginning(writes[0], events)
+        names, optimizers = _gradients_written(pairing.candidate if events is here else pairing.reference, writes)
+        what = _in_words(writes, names, optimizers)
         finding = scene.finding(
             first,
             "structure",
-            Wording("{}: {}", said(message, named(found)), what),
+            Wording("{}: {}", said(message, named(writes)), what),
             where=first.name,
-            facts=(Listed("calls", [event.name for event in found]), *([Listed("parameters", names)] if names else [])),
+            facts=(
+                Listed("calls", [event.name for event in writes]),
+                *([Listed("parameters", names)] if names else []),
+            ),
         )
         place = scene.place_of(first)
         # The other side may do the same in another way: then the weights say.
-        sure = not _done_otherwise(found[0], others)
+        sure = not _done_otherwise(writes[0], others)
         if sure and scene.arrival.clean:
             # What they do to gradients is undone, or undoes something, before anything uses these.
             gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
-            sure = not all(_writes_to(event, gradients) for event in found)
+            sure = not all(_writes_to(event, gradients) for event in writes)
         scene.ledger.add(Suspect(finding, place, clear=sure, matters=sure))
 
 
-def _in_words(found: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
+def _in_words(events: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
     """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
     if names:
-        writes = "it writes" if len(found) == 1 else "they write"
+        writes = "it writes" if len(events) == 1 else "they write"
         more = said("and-more", len(names) - 4) if len(names) > 4 else ""
         whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
         return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
-    what = said("exchange-kept-state") if found[0].is_collective else said("change-kept-state")
+    what = said("exchange-kept-state") if events[0].is_collective else said("change-kept-state")
     return said("nothing-uses-it", what)
 
 
-def _gradients_written(timeline: Timeline, found: Sequence[Event]) -> tuple[list[str], list[str]]:
+def _gradients_written(timeline: Timeline, events: Sequence[Event]) -> tuple[list[str], list[str]]:
     """The parameters whose gradients these calls leave as an optimizer behind them gets them, and these optimizers;
     empty if that is not so for all calls, or if a gradient looks like that of another parameter.
     """
     taken: dict[Hashable, set[tuple[str, str]]] = {}
     for step in timeline.optimizers:
-        if step.index > found[-1].index:
+        if step.index > events[-1].index:
             for name, fields in optimizer.parameters_of(step).items():
                 grad: Any = fields.get("grad")
                 if is_tensor(grad):
                     taken.setdefault(_look(grad), set()).add((plain_path(name), step.name))
     names: dict[str, None] = {}
     steps: dict[str, None] = {}
-    for event in found:
+    for event in events:
         leaves = [leaf for _, leaf in event.outputs() if is_tensor(leaf)]
         owners = [taken.get(_look(leaf), set()) for leaf in leaves]
-        if not owners or any(len(one) != 1 for one in owners):
+        if not owners or any(len(owner) != 1 for owner in owners):
             return [], []
-        names.update((name, None) for one in owners for name, _ in one)
-        steps.update((step, None) for one in owners for _, step in one)
+        names.update((name, None) for owner in owners for name, _ in owner)
+        steps.update((step, None) for owner in owners for _, step in owner)
     return list(names), list(steps)
 
 
@@ -125,8 +128,8 @@ def _replaced(scene: Scene, event: Event, others: Sequence[Event]) -> tuple[Even
 
 def _leave_otherwise(scene: Scene, pair: tuple[Event, Event]) -> bool:
     """True if two writes leave something else behind."""
-    results = scene.comparer.between(*(one.outputs() for one in pair))
-    return any(one.what == "value" and tensor.is_another(one, "outside") for one in results)
+    results = scene.comparer.between(*(event.outputs() for event in pair))
+    return any(difference.what == "value" and tensor.is_another(difference, "outside") for difference in results)
 
 
 def _given(event: Event) -> list[Hashable]:
@@ -135,8 +138,8 @@ def _given(event: Event) -> list[Hashable]:
 
 
 def _mark(leaf: dict[str, Any]) -> Hashable:
-    found = fingerprint(leaf)
-    return found if found is not None else str(leaf.get("shape"))
+    mark = fingerprint(leaf)
+    return mark if mark is not None else str(leaf.get("shape"))
 
 
 def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
@@ -175,12 +178,12 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
 
 def _gradients_of(timeline: Timeline) -> set[Hashable]:
     """What identifies the tensors that the backward pass brought, or that the optimizer gets."""
-    brought = (leaf for one in timeline if one.direction == "gradient" for _, leaf in one.outputs())
+    brought = (leaf for event in timeline if event.direction == "gradient" for _, leaf in event.outputs())
     taken = (
         fields.get("grad")
-        for one in timeline
-        if one.parts.kind == "optimizer"
-        for fields in optimizer.parameters_of(one).values()
+        for event in timeline
+        if event.parts.kind == "optimizer"
+        for fields in optimizer.parameters_of(event).values()
     )
     return {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
 
@@ -196,15 +199,15 @@ def _done_otherwise(event: Event, others: Sequence[Event]) -> bool:
     target = next(leaf for _, leaf in event.inputs() if is_tensor(leaf))
     return any(
         is_tensor(leaf) and leaf.get("shape") == target.get("shape")
-        for one in others
-        if one.parts.kind == "api"
-        for _, leaf in one.outputs()
+        for other in others
+        if other.parts.kind == "api"
+        for _, leaf in other.outputs()
     )
 
 
 def _beginning(event: Event, alone: Sequence[Event]) -> Event:
     """The first of the calls of one side that stand in a row up to this one."""
-    indices = {one.index: one for one in alone}
+    indices = {event.index: event for event in alone}
     while event.index - 1 in indices and indices[event.index - 1].direction == event.direction:
         event = indices[event.index - 1]
     return event

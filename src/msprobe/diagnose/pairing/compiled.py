@@ -54,24 +54,24 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
 
 def _closed(timeline: Timeline) -> list[Event]:
     """The passes of modules that give a result which nothing made, as far as calls were recorded around them."""
-    found = {one for one in timeline if one.is_module and one.direction == "forward" and _is_empty(one)}
-    if not found or not any(map(_has_evidence, timeline)):
+    empty = {event for event in timeline if event.is_module and event.direction == "forward" and _is_empty(event)}
+    if not empty or not any(map(_has_evidence, timeline)):
         return []  # or calls were not recorded at all
     closed: list[Event] = []
     made: set[Hashable] = set()
-    for one in timeline:
-        if one in found:
-            results = {fingerprint(leaf) for _, leaf in one.outputs() if is_floating(leaf)}
-            given = {fingerprint(leaf) for _, leaf in (*one.inputs(), *one.parameters())}
+    for event in timeline:
+        if event in empty:
+            results = {fingerprint(leaf) for _, leaf in event.outputs() if is_floating(leaf)}
+            given = {fingerprint(leaf) for _, leaf in (*event.inputs(), *event.parameters())}
             if results and None not in results and results.isdisjoint(made) and results.isdisjoint(given):
-                closed.append(one)
-        elif not one.is_module and one.direction != "gradient":
-            made.update(fingerprint(leaf) for _, leaf in one.outputs())
+                closed.append(event)
+        elif not event.is_module and event.direction != "gradient":
+            made.update(fingerprint(leaf) for _, leaf in event.outputs())
     return closed
 
 
 def _is_empty(event: Event) -> bool:
-    return not any(one.is_module or _has_evidence(one) for one in event.children)
+    return not any(child.is_module or _has_evidence(child) for child in event.children)
 
 
 def _has_evidence(event: Event) -> bool:
@@ -90,26 +90,26 @@ def _seen_inside(event: Event, other: Timeline, roots: int) -> set[Event]:
     are in, with this one.
     """
     path, number = plain_path(event.parts.path), event.parts.number
-    for one in other:
+    for call in other:
         if (
-            one.is_module
-            and one.direction == "forward"
-            and (plain_path(one.parts.path), one.parts.number) == (path, number)
+            call.is_module
+            and call.direction == "forward"
+            and (plain_path(call.parts.path), call.parts.number) == (path, number)
         ):
-            return set(_below(one))
+            return set(_below(call))
     if path != _ROOT:
         return set()
     # It has no record of the module that all others are in: what runs between them is taken for its own, up to the
     # backward pass if there are as many of these as passes.
     parts: list[list[Event]] = [[]]
-    for one in other:
-        if one.direction in ("forward", "recompute"):
-            parts[-1].append(one)
-        elif one.direction == "backward" and parts[-1]:
+    for call in other:
+        if call.direction in ("forward", "recompute"):
+            parts[-1].append(call)
+        elif call.direction == "backward" and parts[-1]:
             parts.append([])
-    parts = [part for part in parts if any(one.module is not None for one in part)]
-    forward = parts[0] if len(parts) == roots else [one for part in parts for one in part]
-    places = [place for place, one in enumerate(forward) if one.module is not None]
+    parts = [part for part in parts if any(event.module is not None for event in part)]
+    forward = parts[0] if len(parts) == roots else [event for part in parts for event in part]
+    places = [place for place, event in enumerate(forward) if event.module is not None]
     return set(forward[places[0] : places[-1] + 1]) if places else set()
 
 

@@ -25,7 +25,11 @@ _SAME_SUM = 1e-5
 def separate_activations(candidate: Timeline, reference: Timeline, layers: Collection[str]) -> None:
     """Take out of layers (by their keys) what one side alone does in them behind their own work."""
     sides = [
-        {(one.key, one.parts.number): one for one in timeline if one.is_module and one.direction == "forward"}
+        {
+            (event.key, event.parts.number): event
+            for event in timeline
+            if event.is_module and event.direction == "forward"
+        }
         for timeline in (candidate, reference)
     ]
     for key, event in sides[0].items():
@@ -49,21 +53,21 @@ def _tail(layer: Event) -> Event | None:
     mark = fingerprint(result) if result is not None else None
     if mark is None or result is None:
         return None
-    found: Event | None = None
-    for one in below(layer):
-        taken, given = _only(one.inputs()), _only(one.outputs())
-        if taken is None or given is None or one.direction != "forward" or fingerprint(given) != mark:
+    event: Event | None = None
+    for inner in below(layer):
+        taken, given = _only(inner.inputs()), _only(inner.outputs())
+        if taken is None or given is None or inner.direction != "forward" or fingerprint(given) != mark:
             continue
         # A dense layer works on rows, and its result has the shape of its argument again.
-        if fingerprint(taken) != mark and numel(taken) == numel(result) and not one.parameters():
+        if fingerprint(taken) != mark and numel(taken) == numel(result) and not inner.parameters():
             # A call says more than the module around it.
-            found = one if found is None or one.is_call else found
-    return found
+            event = inner if event is None or inner.is_call else event
+    return event
 
 
 def _only(slots: Iterable[Slot]) -> dict[str, Any] | None:
-    found = [leaf for _, leaf in slots if is_floating(leaf)]
-    return found[0] if len(found) == 1 else None
+    leaves = [leaf for _, leaf in slots if is_floating(leaf)]
+    return leaves[0] if len(leaves) == 1 else None
 
 
 def _take_out(timeline: Timeline, layer: Event, tail: Event) -> None:
@@ -75,16 +79,16 @@ def _take_out(timeline: Timeline, layer: Event, tail: Event) -> None:
         inputs=[(name, _shaped(leaf, shape)) for name, leaf in tail.inputs()],
         outputs=[(name, _shaped(leaf, shape)) for name, leaf in tail.outputs()],
     )
-    back, of_tail = timeline.backward_of(layer), timeline.backward_of(tail)
+    back, tail_backward = timeline.backward_of(layer), timeline.backward_of(tail)
     timeline.take_out(tail, layer)
-    if back is not None and of_tail is not None and of_tail.outputs():
+    if back is not None and tail_backward is not None and tail_backward.outputs():
         names = [name for name, _ in back.inputs()] or ["input.0"]
-        back.arrange(inputs=[(names[0], _shaped(of_tail.outputs()[0][1], shape))])
-        of_tail.arrange(
-            inputs=[(name, _shaped(leaf, shape)) for name, leaf in of_tail.inputs()],
-            outputs=[(name, _shaped(leaf, shape)) for name, leaf in of_tail.outputs()],
+        back.arrange(inputs=[(names[0], _shaped(tail_backward.outputs()[0][1], shape))])
+        tail_backward.arrange(
+            inputs=[(name, _shaped(leaf, shape)) for name, leaf in tail_backward.inputs()],
+            outputs=[(name, _shaped(leaf, shape)) for name, leaf in tail_backward.outputs()],
         )
-        timeline.take_out(of_tail, back, behind=False)
+        timeline.take_out(tail_backward, back, behind=False)
 
 
 def _shaped(leaf: Any, shape: Any) -> Any:
@@ -122,7 +126,7 @@ def fold_transposes(timeline: Timeline) -> None:
         for _, leaf in event.inputs()
         if is_tensor(leaf)
     }
-    timeline.leave_out({one for one in folded if _mark(one.outputs()[0][1]) not in still_taken})
+    timeline.leave_out({event for event in folded if _mark(event.outputs()[0][1]) not in still_taken})
 
 
 def _mark(leaf: dict[str, Any]) -> Hashable | None:
@@ -141,7 +145,7 @@ def _fold(timeline: Timeline, product: Event, made: dict[Hashable, Event]) -> li
         if maker is None:
             continue
         makers.append(maker)
-        tensors[place] = slot, next(one for _, one in maker.inputs() if is_tensor(one))
+        tensors[place] = slot, next(given for _, given in maker.inputs() if is_tensor(given))
         if flags is not None:
             flags[place] = not flags[place]
         _exchange_gradient(timeline, product, leaf)
@@ -155,7 +159,7 @@ def _transposed(product: Event, timeline: Timeline) -> list[bool] | None:
     attributes = product.record.get("attributes")
     if isinstance(attributes, dict):
         given = [attributes.get(name) for name in _FLAGS]
-        return [isinstance(one, dict) and one.get("value") is True for one in given]
+        return [isinstance(argument, dict) and argument.get("value") is True for argument in given]
     if product.parts.owner == "Primitive":
         return None
     # The weight of a linear function stands as (out, in).
@@ -168,10 +172,10 @@ def _exchange_gradient(timeline: Timeline, product: Event, leaf: dict[str, Any])
     if back is None:
         return
     slots = back.outputs()
-    for place, (slot, one) in enumerate(slots):
-        if is_tensor(one) and one.get("shape") == leaf.get("shape"):
-            shape = list(one["shape"])
-            slots[place] = slot, {**one, "shape": [*shape[:-2], shape[-1], shape[-2]]}
+    for place, (slot, leaf_given) in enumerate(slots):
+        if is_tensor(leaf_given) and leaf_given.get("shape") == leaf.get("shape"):
+            shape = list(leaf_given["shape"])
+            slots[place] = slot, {**leaf_given, "shape": [*shape[:-2], shape[-1], shape[-2]]}
             back.arrange(outputs=list(slots))
             return
 
@@ -194,17 +198,17 @@ def _exchanges_last_two(event: Event) -> bool:
 
 def _same_elements(taken: dict[str, Any], given: dict[str, Any]) -> bool:
     """True if two tensors may hold the same elements: sums are added up in the order in which these lie."""
-    one, other = numbers(taken), numbers(given)
-    if one is None or other is None:
+    ours, other = numbers(taken), numbers(given)
+    if ours is None or other is None:
         return False
-    size = max(map(abs, one))
-    return one[:2] == other[:2] and all(abs(x - y) <= _SAME_SUM * size for x, y in zip(one, other, strict=True))
+    size = max(map(abs, ours))
+    return ours[:2] == other[:2] and all(abs(x - y) <= _SAME_SUM * size for x, y in zip(ours, other, strict=True))
 
 
 def _names_last_two(event: Event, axes: int) -> bool:
     """True if the arguments of a call say that it exchanges the last two axes, where shapes do not say."""
     given = event.record.get("input_args")
-    values = [one.get("value") for one in _leaves(given) if isinstance(one, dict)]
+    values = [leaf.get("value") for leaf in _leaves(given) if isinstance(leaf, dict)]
     places = [value % axes for value in values if type(value) is int]
     if len(places) == 2:
         return set(places) == {axes - 1, axes - 2}
@@ -213,7 +217,7 @@ def _names_last_two(event: Event, axes: int) -> bool:
 
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
-        for one in value:
-            yield from _leaves(one)
+        for inner in value:
+            yield from _leaves(inner)
     else:
         yield value

@@ -44,16 +44,18 @@ def _partial_gradients(
         return set()
     mine, theirs = Producers(timeline), Producers(other)
     end = max((event.index for event in timeline if event.direction != "gradient"), default=-1)
-    found: set[Event] = set()
+    events: set[Event] = set()
     for event in gradients:
         twin = partner[event]
         if event.record == twin.record:
             continue
         calls = [other.backward_of(user) for user in theirs.users(twin.parts.path)]
-        made = [one for user in mine.users(event.parts.path) if (one := timeline.backward_of(user)) is not None]
-        to_come = any(one is not None and one not in back for one in calls)
+        made = [
+            backward for user in mine.users(event.parts.path) if (backward := timeline.backward_of(user)) is not None
+        ]
+        to_come = any(call is not None and call not in back for call in calls)
         # A call is recorded before what it adds to the gradient of an earlier backward pass is.
-        sums = len({one.stem for one in made}) < len(made)
-        if to_come or (sums and any(one.index == end for one in made)):
-            found |= {event, twin}
-    return found
+        sums = len({call.stem for call in made}) < len(made)
+        if to_come or (sums and any(call.index == end for call in made)):
+            events |= {event, twin}
+    return events

@@ -52,5 +52,5 @@ def _call_as(event: Event, pair: ApiPair) -> None:
 
 def _placed(values: list[Any], places: Mapping[str, str]) -> list[Any]:
     """The values at the places that they have in the reference; those without a place are left out."""
-    found = {int(new): values[int(old)] for old, new in places.items() if int(old) < len(values)}
-    return [found.get(place) for place in range(max(found, default=-1) + 1)]
+    by_place = {int(new): values[int(old)] for old, new in places.items() if int(old) < len(values)}
+    return [by_place.get(place) for place in range(max(by_place, default=-1) + 1)]

@@ -59,11 +59,11 @@ class Pairing:
 
     def replace(self, candidate: Event, reference: Event) -> None:
         """Pair two events, and take their partners from those that had one."""
-        for one in (candidate, self.back.get(reference)):
-            other = self.partner.pop(one, None) if one is not None else None
-            if one is not None and other is not None:
+        for event in (candidate, self.back.get(reference)):
+            other = self.partner.pop(event, None) if event is not None else None
+            if event is not None and other is not None:
                 del self.back[other]
-                self.loose.discard(one)
+                self.loose.discard(event)
         self.add(candidate, reference)
 
     def part(self, event: Event) -> None:
@@ -85,13 +85,17 @@ class Pairing:
         nobody changes the list.
         """
         if self._alone is None:
-            self._alone = [one for one in self.candidate if one not in self.partner and one not in self.unreached]
+            self._alone = [
+                event for event in self.candidate if event not in self.partner and event not in self.unreached
+            ]
         return self._alone
 
     def missing(self) -> list[Event]:
         """Events of the reference without partner that the candidate had time for, in order; see :meth:`alone`."""
         if self._missing is None:
-            self._missing = [one for one in self.reference if one not in self.back and one not in self.unreached]
+            self._missing = [
+                event for event in self.reference if event not in self.back and event not in self.unreached
+            ]
         return self._missing
 
 
@@ -99,7 +103,7 @@ _WHOLE = frozenset((int,))  # what shapes are made of
 
 
 def pair(candidate: Timeline, reference: Timeline, known: Mapping[str, str] | None = None) -> Pairing:
-    """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.Task`."""
+    """Pair the events of two timelines. ``known``: see :class:`msprobe.diagnose.one_step.StepTask`."""
     if candidate.is_flat != reference.is_flat:
         # One of them does not say in which module a call ran: so nothing can be aligned module by module.
         for timeline in (candidate, reference):
@@ -143,7 +147,7 @@ def _could_be_one(event: Event, partner: Event) -> bool:
     if not (writes_in_place(event.stem) and writes_in_place(partner.stem)):
         return True
     first: list[dict[str, Any]] = [
-        next((leaf for _, leaf in one.inputs() if is_tensor(leaf)), {}) for one in (event, partner)
+        next((leaf for _, leaf in event.inputs() if is_tensor(leaf)), {}) for event in (event, partner)
     ]
     return _shape(first[0]) == _shape(first[1])
 
@@ -218,9 +222,9 @@ def _without_moved(pairing: Pairing, a: Sequence[Event], b: Sequence[Event]) -> 
     A pipeline adds up the gradients of its parameters in an order that hangs on addresses in memory.
     """
     sides: list[dict[Hashable, list[Event]]] = [{}, {}]
-    for found, side in zip(sides, (a, b), strict=True):
-        for one in filter(_is_sum_outside, side):
-            found.setdefault(_valued(one), []).append(one)
+    for by_values, side in zip(sides, (a, b), strict=True):
+        for event in filter(_is_sum_outside, side):
+            by_values.setdefault(_valued(event), []).append(event)
     moved: dict[Event, Event] = {}
     for mark, ones in sides[0].items():
         others = sides[1].get(mark, [])
@@ -228,7 +232,7 @@ def _without_moved(pairing: Pairing, a: Sequence[Event], b: Sequence[Event]) -> 
             pairing.add(ones[0], others[0])
             moved[ones[0]] = others[0]
     partners = set(moved.values())
-    return [one for one in a if one not in moved], [one for one in b if one not in partners]
+    return [event for event in a if event not in moved], [event for event in b if event not in partners]
 
 
 def _is_sum_outside(event: Event) -> bool:
@@ -238,18 +242,18 @@ def _is_sum_outside(event: Event) -> bool:
 
 def _refine(a: Sequence[Event], b: Sequence[Event], keys: Sequence[Key]) -> list[tuple[int, int]]:
     """Align by the first key, then, between the pairs found, by the next."""
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     todo = [(0, len(a), 0, len(b), 0)]
     while todo:
         a0, a1, b0, b1, number = todo.pop()
         if a0 == a1 or b0 == b1 or number == len(keys):
             continue
         matched = [(a0 + i, b0 + j) for i, j in _align(a[a0:a1], b[b0:b1], keys[number])]
-        found += matched
+        pairs += matched
         for i, j in [*matched, (a1, b1)]:
             todo.append((a0, i, b0, j, number + 1))
             a0, b0 = i + 1, j + 1
-    return sorted(found)
+    return sorted(pairs)
 
 
 def _exact(event: Event) -> Hashable:
@@ -298,21 +302,21 @@ def _gaps(
     a: Sequence[Event], b: Sequence[Event], matched: Sequence[tuple[int, int]]
 ) -> list[tuple[Sequence[Event], Sequence[Event]]]:
     """What stands between the pairs, where both sides have something."""
-    found = []
+    gaps = []
     i0 = j0 = 0
     for i, j in [*matched, (len(a), len(b))]:
         if i > i0 and j > j0:
-            found.append((a[i0:i], b[j0:j]))
+            gaps.append((a[i0:i], b[j0:j]))
         i0, j0 = i + 1, j + 1
-    return found
+    return gaps
 
 
 def _opened(events: Sequence[Event], size: int) -> list[Event]:
     """The events with the modules of a size replaced by what runs in them: first the one that holds all others."""
-    found: list[Event] = []
+    opened: list[Event] = []
     for event in events:
-        found += _calls(event) if size and _size(event) == size else [event]
-    return found
+        opened += _calls(event) if size and _size(event) == size else [event]
+    return opened
 
 
 def _size(event: Event) -> int:
@@ -320,9 +324,9 @@ def _size(event: Event) -> int:
     count = 0
     todo = _calls(event) if event.is_module else []
     while todo:
-        one = todo.pop()
+        inner = todo.pop()
         count += 1
-        todo += _calls(one)
+        todo += _calls(inner)
     return count
 
 
@@ -331,20 +335,20 @@ def _without_wrappers(events: Sequence[Event], others: Sequence[Event]) -> Seque
     there = {event.key for event in others if event.is_module}
     if all(event.key in there for event in events if event.is_module):
         return events
-    found: list[Event] = []
+    unwrapped: list[Event] = []
     for event in events:
         around = event.is_module and event.key not in there and _holds(event, there)
-        found += _without_wrappers(_calls(event), others) if around else [event]
-    return found
+        unwrapped += _without_wrappers(_calls(event), others) if around else [event]
+    return unwrapped
 
 
 def _holds(event: Event, keys: set[str]) -> bool:
     todo = _calls(event)
     while todo:
-        one = todo.pop()
-        if one.is_module and one.key in keys:
+        inner = todo.pop()
+        if inner.is_module and inner.key in keys:
             return True
-        todo += _calls(one)
+        todo += _calls(inner)
     return False
 
 
@@ -352,10 +356,10 @@ def _pair_recomputation(pairing: Pairing) -> None:
     """Recomputed calls on both sides answer to each other if the calls they repeat do."""
     repeated: list[dict[Event, list[Event]]] = []
     for timeline in (pairing.candidate, pairing.reference):
-        found = repeats(timeline)
-        pairing.repeats.update(found)
+        pairs = repeats(timeline)
+        pairing.repeats.update(pairs)
         passes: dict[Event, list[Event]] = {}
-        for again, first in found.items():
+        for again, first in pairs.items():
             passes.setdefault(first, []).append(again)
         repeated.append(passes)
     for original, passes_of_it in repeated[0].items():
@@ -394,9 +398,9 @@ def _pair_by_name(pairing: Pairing) -> None:
             if event.direction == directions and event not in pairing.partner:
                 if directions == "backward" and pairing.candidate.forward_of(event) is not None:
                     continue
-                found = waiting.get((_named(event), event.parts.number))
-                if found:
-                    pairing.add(event, found.pop(0))
+                twins = waiting.get((_named(event), event.parts.number))
+                if twins:
+                    pairing.add(event, twins.pop(0))
 
 
 def _named(event: Event) -> Hashable:

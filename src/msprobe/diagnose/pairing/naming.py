@@ -44,8 +44,8 @@ class Naming:
 
 def drop_prefixes(candidate: Timeline, reference: Timeline) -> Naming:
     """Take what one side alone has in front of all names off the keys by which modules pair."""
-    one, other = _known_names(candidate), _known_names(reference)
-    naming = Naming((_prefix(one, other), _prefix(other, one)))
+    ours, other = _known_names(candidate), _known_names(reference)
+    naming = Naming((_prefix(ours, other), _prefix(other, ours)))
     for timeline, prefix in zip((candidate, reference), naming.prefixes, strict=True):
         if prefix:
             for event in (*timeline, *timeline.unfinished):
@@ -59,18 +59,18 @@ def rename(naming: Naming, candidate: Timeline, reference: Timeline, partner: Ma
     their forward calls.
     """
     sides = [_Side(candidate, naming.prefixes[0]), _Side(reference, naming.prefixes[1])]
-    one, other = sides
-    modules = _modules(one, other, partner)
-    parameters = _parameters(one, other, modules)
+    our_side, other = sides
+    modules = _modules(our_side, other, partner)
+    parameters = _parameters(our_side, other, modules)
     naming.modules = {
         theirs: own
         for name, theirs in other.modules.items()
-        if (own := one.modules.get(modules.get(name, name), theirs)) != theirs
+        if (own := our_side.modules.get(modules.get(name, name), theirs)) != theirs
     }
     naming.parameters = {
         theirs: own
         for theirs, name in other.names.items()
-        if (own := one.own_name(parameters.get(name, name)) or theirs) != theirs and other.own_name(name) == theirs
+        if (own := our_side.own_name(parameters.get(name, name)) or theirs) != theirs and other.own_name(name) == theirs
     }
     if naming.modules or naming.parameters:
         for event in reference:
@@ -105,15 +105,15 @@ def notes_of(naming: Naming) -> list[str]:
     return notes
 
 
-def _same_but_for_framework(one: str, other: str, prefixes: tuple[str, str]) -> bool:
-    one, other = _plain(one, prefixes[0]), _plain(other, prefixes[1])
-    (path, _, own), (other_path, _, other_own) = one.rpartition("."), other.rpartition(".")
+def _same_but_for_framework(name: str, other: str, prefixes: tuple[str, str]) -> bool:
+    name, other = _plain(name, prefixes[0]), _plain(other, prefixes[1])
+    (path, _, own), (other_path, _, other_own) = name.rpartition("."), other.rpartition(".")
     return path == other_path and PARAMETER_NAMES.get(own, own) == PARAMETER_NAMES.get(other_own, other_own)
 
 
-def _same_but_for_wrappers(one: str, other: str) -> bool:
-    one, other = plain_path(one), plain_path(other)
-    return one.endswith(f".{other}") or other.endswith(f".{one}") or one == other
+def _same_but_for_wrappers(name: str, other: str) -> bool:
+    name, other = plain_path(name), plain_path(other)
+    return name.endswith(f".{other}") or other.endswith(f".{name}") or name == other
 
 
 class _Side:
@@ -155,8 +155,8 @@ class _Side:
 
     def own_name(self, plain: str) -> str | None:
         """The one name that has this plain name."""
-        found = self._own.get(plain, ())
-        return found[0] if len(found) == 1 else None
+        owners = self._own.get(plain, ())
+        return owners[0] if len(owners) == 1 else None
 
 
 def _plain(name: str, prefix: str) -> str:
@@ -167,12 +167,12 @@ def _plain(name: str, prefix: str) -> str:
 
 
 def _known_names(timeline: Timeline) -> set[str]:
-    found = {plain_path(event.parts.path) for event in timeline if event.parts.path}
+    names = {plain_path(event.parts.path) for event in timeline if event.parts.path}
     for event in timeline:
         if event.parts.kind == "optimizer":
-            found.update(map(plain_path, parameters_of(event)))
-    found.discard("")
-    return found
+            names.update(map(plain_path, parameters_of(event)))
+    names.discard("")
+    return names
 
 
 def _prefix(names: set[str], others: set[str]) -> str:
@@ -191,7 +191,7 @@ def _prefix(names: set[str], others: set[str]) -> str:
     return prefix if count > len(names & others) and 2 * count > min(len(names), len(others)) else ""
 
 
-def _modules(one: _Side, other: _Side, partner: Mapping[Event, Event]) -> dict[str, str]:
+def _modules(side: _Side, other: _Side, partner: Mapping[Event, Event]) -> dict[str, str]:
     """Plain paths of the reference's modules that the candidate has under another name: by their pairs, and where
     modules themselves have none, by the calls in them.
     """
@@ -199,58 +199,58 @@ def _modules(one: _Side, other: _Side, partner: Mapping[Event, Event]) -> dict[s
     votes: Counter[tuple[str, str]] = Counter()
     for event, twin in partner.items():
         if event.is_module and twin.is_module:
-            sure.setdefault((one.plain(event.parts.path), other.plain(twin.parts.path)), 1)
+            sure.setdefault((side.plain(event.parts.path), other.plain(twin.parts.path)), 1)
         elif event.parent is not None and twin.parent is not None:
-            votes[one.plain(event.parent.parts.path), other.plain(twin.parent.parts.path)] += 1
-    found: dict[str, str] = {}
+            votes[side.plain(event.parent.parts.path), other.plain(twin.parent.parts.path)] += 1
+    modules: dict[str, str] = {}
     taken: set[str] = set()
     for mine, theirs in [*sure, *(pair for pair, _ in votes.most_common())]:
-        if mine in other.modules or theirs in one.modules or mine in taken or theirs in found:
+        if mine in other.modules or theirs in side.modules or mine in taken or theirs in modules:
             continue
-        found[theirs] = mine
+        modules[theirs] = mine
         taken.add(mine)
-    return found
+    return modules
 
 
-def _parameters(one: _Side, other: _Side, modules: Mapping[str, str]) -> dict[str, str]:
+def _parameters(ours: _Side, other: _Side, modules: Mapping[str, str]) -> dict[str, str]:
     """Plain names of the reference's parameters that the candidate has under another name."""
-    mine = [name for name in one.leaves if name not in other.leaves]
-    theirs = [name for name in other.leaves if name not in one.leaves]
-    found: dict[str, str] = {}
+    mine = [name for name in ours.leaves if name not in other.leaves]
+    theirs = [name for name in other.leaves if name not in ours.leaves]
+    parameters: dict[str, str] = {}
     if not mine or not theirs:
-        return found
+        return parameters
 
     def add(pairs: Iterable[tuple[str, str]]) -> None:
-        found.update((name, own) for own, name in pairs)
-        done = set(found.values())
+        parameters.update((name, own) for own, name in pairs)
+        done = set(parameters.values())
         mine[:] = [name for name in mine if name not in done]
-        theirs[:] = [name for name in theirs if name not in found]
+        theirs[:] = [name for name in theirs if name not in parameters]
 
     left = set(mine)
     by_module = [(own, name) for name in theirs for own in _spellings(_in_module(name, modules))]
-    add((own, name) for own, name in by_module if own in left and _one_shape(one.leaves[own], other.leaves[name]))
+    add((own, name) for own, name in by_module if own in left and _one_shape(ours.leaves[own], other.leaves[name]))
     inside = _by_path(mine), _by_path(theirs)
     for path, names in inside[1].items():
         owns = inside[0].get(modules.get(path, path), [])
-        if path in other.modules and _in_order(one, other, owns, names):
+        if path in other.modules and _in_order(ours, other, owns, names):
             add(zip(owns, names, strict=True))
-    if _in_order(one, other, mine, theirs) and _mostly_alike(one, other, mine, theirs):
+    if _in_order(ours, other, mine, theirs) and _mostly_alike(ours, other, mine, theirs):
         add(zip(mine, theirs, strict=True))
-    by_value = list(_by_value(one, other, mine, theirs))
+    by_value = list(_by_value(ours, other, mine, theirs))
     add(by_value)
-    sides = (one, mine), (other, theirs)
+    sides = (ours, mine), (other, theirs)
     constant = all(fingerprint(side.leaves[name]) is None for side, names in sides for name in names)
-    if len(by_value) > len(mine) and constant and _in_order(one, other, mine, theirs):
+    if len(by_value) > len(mine) and constant and _in_order(ours, other, mine, theirs):
         add(zip(mine, theirs, strict=True))
-    return found
+    return parameters
 
 
 def _by_path(names: Iterable[str]) -> dict[str, list[str]]:
     """Names of parameters by their module."""
-    found: dict[str, list[str]] = {}
+    by_path: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(name.rpartition(".")[0], []).append(name)
-    return found
+        by_path.setdefault(name.rpartition(".")[0], []).append(name)
+    return by_path
 
 
 def _in_module(name: str, modules: Mapping[str, str]) -> str:
@@ -270,17 +270,17 @@ def _one_shape(left: Any, right: Any) -> bool:
     return is_tensor(left) and is_tensor(right) and left.get("shape") == right.get("shape")
 
 
-def _in_order(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> bool:
+def _in_order(side: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> bool:
     return len(mine) == len(theirs) and all(
-        _one_shape(one.leaves[own], other.leaves[name]) for own, name in zip(mine, theirs, strict=True)
+        _one_shape(side.leaves[own], other.leaves[name]) for own, name in zip(mine, theirs, strict=True)
     )
 
 
-def _mostly_alike(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> bool:
+def _mostly_alike(side: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> bool:
     """True if most of the weights are the same, of those that can be distinguished from others."""
     votes = []
     for own, name in zip(mine, theirs, strict=True):
-        left, right = one.leaves[own], other.leaves[name]
+        left, right = side.leaves[own], other.leaves[name]
         marks = fingerprint(left), fingerprint(right)
         if None not in marks:
             votes.append(
@@ -289,14 +289,14 @@ def _mostly_alike(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequenc
     return bool(votes) and sum(votes) >= _ENOUGH_ALIKE * len(votes)
 
 
-def _by_value(one: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _by_value(ours: _Side, other: _Side, mine: Sequence[str], theirs: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Weights that are one and the same on both sides, and no other is."""
     places: list[dict[Hashable, list[str]]] = [{}, {}]
-    for side, names, found in zip((one, other), (mine, theirs), places, strict=True):
+    for side, names, by_look in zip((ours, other), (mine, theirs), places, strict=True):
         for name in names:
             mark = fingerprint(side.leaves[name])
             if mark is not None:
-                found.setdefault((mark, str(side.leaves[name].get("shape"))), []).append(name)
+                by_look.setdefault((mark, str(side.leaves[name].get("shape"))), []).append(name)
     for mark, names in places[0].items():
         others = places[1].get(mark, ())
         if len(names) == len(others) == 1:

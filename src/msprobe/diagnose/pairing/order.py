@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def in_order(pairing: Pairing) -> Iterator[tuple[Event | None, Event | None]]:
     """All events of both sides in one order of execution, each with its partner; None where it has none."""
     missing = _after(pairing.reference.events, pairing.back)
-    yield from ((None, one) for one in missing.get(None, ()))
+    yield from ((None, event) for event in missing.get(None, ()))
     for event in pairing.candidate:
         yield event, pairing.partner.get(event)
-        yield from ((None, one) for one in missing.get(event, ()))
+        yield from ((None, event) for event in missing.get(event, ()))
 
 
 def _after(reference: Sequence[Event], back: dict[Event, Event]) -> dict[Event | None, list[Event]]:
@@ -25,12 +25,12 @@ def _after(reference: Sequence[Event], back: dict[Event, Event]) -> dict[Event |
     Where the sides have another order, that is the last of all events whose partners came before: what comes late in
     the reference does not stand among what came early.
     """
-    found: dict[Event | None, list[Event]] = {}
+    after: dict[Event | None, list[Event]] = {}
     last: Event | None = None
     for event in reference:
         twin = back.get(event)
         if twin is None:
-            found.setdefault(last, []).append(event)
+            after.setdefault(last, []).append(event)
         elif last is None or twin.index > last.index:
             last = twin
-    return found
+    return after

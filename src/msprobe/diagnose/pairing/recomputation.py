@@ -14,10 +14,10 @@ def repeats(timeline: Timeline) -> dict[Event, Event]:
     again = [event for event in timeline if event.direction == "recompute"]
     if not again:
         return {}
-    found: dict[Event, Event] = {}
+    partners: dict[Event, Event] = {}
     for region in repeated(timeline):
-        found.update(region)
-    again = [event for event in again if event not in found]
+        partners.update(region)
+    again = [event for event in again if event not in partners]
     by_place: dict[Hashable, list[Event]] = {}
     for event in timeline:
         if event.direction == "forward":
@@ -39,8 +39,8 @@ def repeats(timeline: Timeline) -> dict[Event, Event]:
             if originals:
                 number = count.get(event.key, 0)
                 count[event.key] = number + 1
-                found[event] = originals[number % len(originals)]
-    return found
+                partners[event] = originals[number % len(originals)]
+    return partners
 
 
 def _place(event: Event) -> Hashable:
@@ -72,14 +72,14 @@ def repeated(timeline: Timeline) -> list[dict[Event, Event]]:
     for top in tops:
         region: dict[Event, Event] = {}
         if top.is_module:
-            free = [one for one in passes.get(top.key, ()) if one not in used and one.index < top.index]
+            free = [earlier for earlier in passes.get(top.key, ()) if earlier not in used and earlier.index < top.index]
             first = _repeated_pass(free, top)
             if first is not None:
                 used.add(first)
                 _pair(top, first, region)
         elif distinct_inputs(top):
             # A recomputed function: which pass it repeats is known only by the inputs.
-            first = next((one for one in passes.get(top.key, ()) if one.inputs() == top.inputs()), None)
+            first = next((earlier for earlier in passes.get(top.key, ()) if earlier.inputs() == top.inputs()), None)
             if first is not None:
                 region[top] = first
         if region:
@@ -96,10 +96,10 @@ def _repeated_pass(passes: list[Event], again: Event) -> Event | None:
     """Which of these passes of a module is repeated: one that takes the same; of several one whose result is the same.
     Where none did, one that keeps a graph, the last: backward passes run in the reverse order of forward passes.
     """
-    alike = [one for one in passes if _begins_alike(one, again)] or passes
+    alike = [pass_ for pass_ in passes if _begins_alike(pass_, again)] or passes
     results = _marks(again.outputs())
-    same = [one for one in alike if _marks(one.outputs()) == results]
-    chosen = same or [one for one in alike if _keeps_graph(one)] or alike
+    same = [pass_ for pass_ in alike if _marks(pass_.outputs()) == results]
+    chosen = same or [pass_ for pass_ in alike if _keeps_graph(pass_)] or alike
     return chosen[-1] if chosen else None
 
 

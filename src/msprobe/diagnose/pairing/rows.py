@@ -36,7 +36,9 @@ def partners_of_verdict(
     ``mappings``: names of functions and modules that are given, from MindSpore's to PyTorch's.
     """
     mine, theirs = _names(candidate), _names(reference)
-    return {mine[one]: theirs[other] for one, other in _places(parts, mappings) if one in mine and other in theirs}
+    return {
+        mine[place]: theirs[other] for place, other in _places(parts, mappings) if place in mine and other in theirs
+    }
 
 
 def records_of_verdict(candidate: DumpPart, reference: DumpPart) -> dict[str, str]:
@@ -64,31 +66,31 @@ def _places(parts: tuple[DumpPart, DumpPart], mappings: Mappings | None) -> list
         mine, theirs = _rows_of_values(timelines[0]), _rows_of_values(timelines[1])
         kept = [event.record for timeline in timelines for event in timeline]
         try:
-            found = [
-                (mine[id(one)], theirs[id(other)])
-                for (_, one), (_, other) in _slots(pair_timelines(*timelines, mappings))
-                if id(one) in mine and id(other) in theirs
+            pairs = [
+                (mine[id(leaf)], theirs[id(other)])
+                for (_, leaf), (_, other) in _slots(pair_timelines(*timelines, mappings))
+                if id(leaf) in mine and id(other) in theirs
             ]
         finally:
             for timeline in timelines:
                 timeline.close()
         del kept
-        return found
+        return pairs
 
 
 def _rows_of_values(timeline: Timeline) -> dict[int, Place]:
     """The row of each object that describes a value. Gradients of arguments have those of equal ones among the rows."""
-    found: dict[int, Place] = {}
+    rows: dict[int, Place] = {}
     for event in timeline:
         # Reading them puts other objects into the record, which stay.
         event.inputs(), event.parameters(), event.outputs()
         slots = list(slots_of(event.name, event.record))
-        found.update((id(leaf), (event.name, slot)) for slot, leaf in slots)
+        rows.update((id(leaf), (event.name, slot)) for slot, leaf in slots)
         for leaf in _gradients_by_argument(event.record):
             same = next((slot for slot, other in slots if slot.startswith("output") and other == leaf), None)
             if same is not None:
-                found[id(leaf)] = event.name, same
-    return found
+                rows[id(leaf)] = event.name, same
+    return rows
 
 
 def _gradients_by_argument(record: dict[str, Any]) -> Iterator[Any]:

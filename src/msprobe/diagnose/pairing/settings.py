@@ -19,17 +19,17 @@ _ALIKE = ("dim", "eps", "keepdim")
 
 def settings_of(event: Event) -> list[Slot]:
     """Slots ``input.dim``, ``input.eps``, ... of what a call was given, each once."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, leaf in _given(event):
         value = _single(leaf)
         if name in _ALIKE and value is not None:
-            found.setdefault(name, value)
+            settings.setdefault(name, value)
     axes = next((len(leaf["shape"]) for _, leaf in event.inputs() if is_tensor(leaf)), 0)
-    dim = found.get("dim")
+    dim = settings.get("dim")
     if isinstance(dim, dict) and type(dim.get("value")) is int and axes:
         # The same object: rows of sheets are known by it.
         dim["value"] %= axes
-    return [(f"input.{name}", leaf) for name, leaf in found.items()]
+    return [(f"input.{name}", leaf) for name, leaf in settings.items()]
 
 
 def _given(event: Event) -> Iterator[tuple[str, Any]]:

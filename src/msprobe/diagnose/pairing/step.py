@@ -44,7 +44,7 @@ def pair_timelines(
     second healthy run, sheets, graphs and the page. Both timelines are changed.
 
     ``mappings``: names that are given, from MindSpore's to PyTorch's. ``follows``: steps of both sides came before.
-    ``known``: see :class:`msprobe.diagnose.one_step.Task`.
+    ``known``: see :class:`msprobe.diagnose.one_step.StepTask`.
     """
     crossing = translate(candidate, reference, mappings)
     files = TensorFiles(candidate.part, reference.part)

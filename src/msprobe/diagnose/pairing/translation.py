@@ -52,13 +52,13 @@ def translate(candidate: Timeline, reference: Timeline, mappings: Mappings | Non
             _leave_out_averages(reference)
         return False
     for timeline, framework in zip((candidate, reference), frameworks, strict=True):
-        of_mindspore = framework == "mindspore"
-        if of_mindspore and mappings is not None:
+        is_mindspore = framework == "mindspore"
+        if is_mindspore and mappings is not None:
             from msprobe.diagnose.pairing.mapped_names import use_mapped_names  # readers of mapping files come with it
 
             use_mapped_names(timeline, mappings)
         for event in timeline:
-            _translate(event, of_mindspore)
+            _translate(event, is_mindspore)
     drop_prefixes(candidate, reference)
     _leave_out_layers(candidate, reference)
     for timeline in (candidate, reference):
@@ -88,14 +88,14 @@ def _leave_out_averages(timeline: Timeline) -> None:
     """Batch norms change their averages in the pass: a static graph shows them before it, the dynamic one behind it."""
     for event in timeline:
         parameters = event.parameters()
-        kept = [one for one in parameters if one[0].rpartition(".")[2] not in _BUFFERS]
+        kept = [parameter for parameter in parameters if parameter[0].rpartition(".")[2] not in _BUFFERS]
         if len(kept) < len(parameters):
             event.call(event.parts.path, parameters=kept)
 
 
-def _translate(event: Event, of_mindspore: bool) -> None:
+def _translate(event: Event, is_mindspore: bool) -> None:
     if event.parts.kind == "api":
-        if of_mindspore:
+        if is_mindspore:
             word = operation_in_torch(event.stem)
             event.stem = f"{event.parts.owner}.{word}{'_' if writes_in_place(event.stem) else ''}"
         word = operation(event.stem)
@@ -104,16 +104,16 @@ def _translate(event: Event, of_mindspore: bool) -> None:
         event.key = f"api:{alike}"
     if event.direction == "backward":
         # Of a call, other recorders write the gradients of PyTorch in the order of the autograd node.
-        known = of_mindspore or event.is_module or "msprobe" in event.record
+        known = is_mindspore or event.is_module or "msprobe" in event.record
         outputs = _numbered("output", _gradients(event)) if known else []
         event.arrange(inputs=_numbered("input", event.inputs()), outputs=outputs)
     elif event.direction in ("forward", "recompute") and event.parts.kind in ("api", "module"):
         event.arrange(inputs=_arguments(event))
-    if event.parts.kind == "optimizer" and of_mindspore:
+    if event.parts.kind == "optimizer" and is_mindspore:
         owner = event.parts.owner
         event.record = in_words_of_torch(event.record, owner)
         event.parts = event.parts._replace(owner=CLASSES.get(owner, owner))
-    if event.is_module and of_mindspore:
+    if event.is_module and is_mindspore:
         event.call(event.parts.path, parameters=[_parameter(*slot) for slot in event.parameters()])
 
 
@@ -141,21 +141,21 @@ def _arguments(event: Event) -> list[Slot]:
     flatten("input", event.record.get("input_kwargs"), by_name)
     tensors = [leaf for _, leaf in (*by_place, *by_name) if is_tensor(leaf)]
     if event.parts.kind == "api" and word in operators.SAME_ORDER and not any(map(_is_tensor, by_name)):
-        found = [slot for slot in by_place if is_tensor(slot[1]) or _is_plain(slot[1])]
+        slots = [slot for slot in by_place if is_tensor(slot[1]) or _is_plain(slot[1])]
     else:
         if word == "batch_norm" and event.parts.owner == "Primitive":
             tensors = [*tensors[:1], *tensors[3:5], *tensors[1:3], *tensors[5:]]  # averages come before scale and bias
         if word == "embedding":
             tensors.sort(key=lambda leaf: not is_integer(leaf))  # MindSpore gathers from the table
-        found = [(f"input.{number}", leaf) for number, leaf in enumerate(tensors)]
+        slots = [(f"input.{number}", leaf) for number, leaf in enumerate(tensors)]
     if event.parts.kind == "api":
         for slot, leaf in by_name:
             name = slot.partition(".")[2]
             if _is_plain(leaf):
-                found.append((f"input.{ARGUMENT_NAMES.get(name, name)}", leaf))
+                slots.append((f"input.{ARGUMENT_NAMES.get(name, name)}", leaf))
         alike = dict(settings_of(event))
-        found = [(slot, leaf) for slot, leaf in found if slot not in alike] + list(alike.items())
-    return found
+        slots = [(slot, leaf) for slot, leaf in slots if slot not in alike] + list(alike.items())
+    return slots
 
 
 def _is_tensor(slot: Slot) -> bool:
@@ -176,7 +176,7 @@ def _leave_out_layers(candidate: Timeline, reference: Timeline) -> None:
             if event.is_module and event.key in common and event.direction != "backward":
                 event.layer, event.stem = True, f"Layer.{_word(common[event.key])}"
                 event.arrange(inputs=[*event.inputs(), *_averages(event), *_settings(event)])
-        inside = {one for event in timeline if event.is_module and event.key in common for one in below(event)}
+        inside = {inner for event in timeline if event.is_module and event.key in common for inner in below(event)}
         timeline.leave_out(inside)
 
 
@@ -200,24 +200,24 @@ def _word(layer: str) -> str:
 
 def _settings(layer: Event) -> list[Slot]:
     """The settings of the calls inside a layer, each name once."""
-    found: dict[str, Any] = {}
-    for one in below(layer):
-        for slot, leaf in settings_of(one) if one.parts.kind == "api" else ():
-            found.setdefault(slot, leaf)
-    return list(found.items())
+    settings: dict[str, Any] = {}
+    for event in below(layer):
+        for slot, leaf in settings_of(event) if event.parts.kind == "api" else ():
+            settings.setdefault(slot, leaf)
+    return list(settings.items())
 
 
 def _averages(event: Event) -> list[Slot]:
     """The running averages that the call inside a batch norm takes: of the module itself, MindSpore records those that
     it leaves, and PyTorch none.
     """
-    for one in below(event):
-        given = one.record.get("input_args")
-        if one.parts.kind == "api" and operation(one.stem) == "batch_norm" and isinstance(given, list):
-            first = 3 if one.parts.owner == "Primitive" else 1
-            found = given[first : first + 2]
-            if len(found) == 2 and all(map(is_tensor, found)):
-                return [("input.running_mean", found[0]), ("input.running_var", found[1])]
+    for inner in below(event):
+        given = inner.record.get("input_args")
+        if inner.parts.kind == "api" and operation(inner.stem) == "batch_norm" and isinstance(given, list):
+            first = 3 if inner.parts.owner == "Primitive" else 1
+            statistics_given = given[first : first + 2]
+            if len(statistics_given) == 2 and all(map(is_tensor, statistics_given)):
+                return [("input.running_mean", statistics_given[0]), ("input.running_var", statistics_given[1])]
     return []
 
 
@@ -244,10 +244,10 @@ def _takes_result(event: Event, maker: Event) -> bool:
 
 def _join(timeline: Timeline, product: Event, bias: Event) -> None:
     product.arrange(inputs=_numbered("input", [*product.inputs(), *bias.inputs()[1:]]), outputs=bias.outputs())
-    back, of_bias = timeline.backward_of(product), timeline.backward_of(bias)
-    if back is not None and of_bias is not None:
-        gradients = [*back.outputs(), *of_bias.outputs()[1:]]
-        back.arrange(inputs=of_bias.inputs(), outputs=_numbered("output", gradients))
+    back, bias_backward = timeline.backward_of(product), timeline.backward_of(bias)
+    if back is not None and bias_backward is not None:
+        gradients = [*back.outputs(), *bias_backward.outputs()[1:]]
+        back.arrange(inputs=bias_backward.inputs(), outputs=_numbered("output", gradients))
 
 
 def _is_uninformative(event: Event) -> bool:

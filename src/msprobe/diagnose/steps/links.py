@@ -90,18 +90,18 @@ class Producers:
                 mark = fingerprint(leaf)
                 if mark is not None:
                     owners.setdefault(mark, set()).add(event.parts.path)
-        found: dict[str, dict[Event, None]] = {}
+        users: dict[str, dict[Event, None]] = {}
         for event in self.timeline:
             if event.direction not in ("forward", "recompute") or event.parts.kind not in ("api", "module"):
                 continue
             if event.is_module:
-                found.setdefault(event.parts.path, {})[event] = None
+                users.setdefault(event.parts.path, {})[event] = None
             elif event.parent is not None:
-                found.setdefault(event.parent.parts.path, {})[event] = None
+                users.setdefault(event.parent.parts.path, {})[event] = None
             for leaf in tensors_of(event.inputs()):
                 for path in owners.get(leaf.fingerprint, ()):
-                    found.setdefault(path, {})[event] = None
-        return {path: list(events) for path, events in found.items()}
+                    users.setdefault(path, {})[event] = None
+        return {path: list(events) for path, events in users.items()}
 
     def parameter(self, leaf: Any) -> str | None:
         """The name of the parameter or buffer that a tensor is; the first of those that have its values."""
@@ -123,11 +123,11 @@ def _look(leaf: dict[str, Any]) -> Hashable:
 
 def consumers_of(events: Iterable[Event]) -> dict[Hashable, list[Event]]:
     """The calls of the forward pass that take a tensor, by what identifies the tensor."""
-    found: dict[Hashable, list[Event]] = {}
+    consumers: dict[Hashable, list[Event]] = {}
     for event in events:
         if event.direction in ("forward", "recompute") and event.is_call:
             for leaf in tensors_of(event.inputs()):
                 mark = leaf.fingerprint
                 if mark is not None:
-                    found.setdefault(mark, []).append(event)
-    return found
+                    consumers.setdefault(mark, []).append(event)
+    return consumers

@@ -22,14 +22,14 @@ _OF_SCHEDULES = {
 
 def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
     """The hyper-parameters that hold for each parameter."""
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     groups = event.record.get("groups")
     for group in groups if isinstance(groups, list) else ():
         if isinstance(group, dict):
             own = {key: value for key, value in group.items() if key != "params"}
             for name in group.get("params") or ():
-                found[str(name)] = own
-    return found
+                settings[str(name)] = own
+    return settings
 
 
 def changed_settings(event: Event, partner: Event, common: bool = False) -> dict[str, list[tuple[str, Any, Any]]]:
@@ -40,9 +40,9 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
 
     ``common``: only numbers and words that both sides have, as between two frameworks.
     """
-    one, other = settings_by_parameter(event), settings_by_parameter(partner)
-    found: dict[str, list[tuple[str, Any, Any]]] = {}
-    for name, own in one.items():
+    ours, other = settings_by_parameter(event), settings_by_parameter(partner)
+    changes: dict[str, list[tuple[str, Any, Any]]] = {}
+    for name, own in ours.items():
         theirs = other.get(name)
         if theirs is None:
             continue
@@ -52,11 +52,11 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
                 continue
             single = _is_single(own.get(key)) or _is_single(theirs.get(key))
             if key not in IDLE_SETTINGS and not _are_equal(left, right, single):
-                found.setdefault(key, []).append((name, left, right))
-    for key in found.keys() & _OF_SCHEDULES.keys():
-        named = {name for made in _OF_SCHEDULES[key] for name, *_ in found.get(made, ())}
-        found[key] = [one for one in found[key] if one[0] not in named]
-    return {key: parts for key, parts in found.items() if parts}
+                changes.setdefault(key, []).append((name, left, right))
+    for key in changes.keys() & _OF_SCHEDULES.keys():
+        named = {name for made in _OF_SCHEDULES[key] for name, *_ in changes.get(made, ())}
+        changes[key] = [change for change in changes[key] if change[0] not in named]
+    return {key: parts for key, parts in changes.items() if parts}
 
 
 def value_of(leaf: Any) -> Any:
@@ -74,13 +74,13 @@ def value_of(leaf: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     parts = value if isinstance(value, list) else [value]
-    return bool(parts) and all(isinstance(one, (bool, int, float, str)) for one in parts)
+    return bool(parts) and all(isinstance(part, (bool, int, float, str)) for part in parts)
 
 
 def _is_single(leaf: Any) -> bool:
     """True if a number was kept in a tensor of single precision, or one of several."""
     parts = leaf if isinstance(leaf, list) else [leaf]
-    return any(isinstance(one, dict) and str(one.get("dtype", "")).lower().endswith("float32") for one in parts)
+    return any(isinstance(part, dict) and str(part.get("dtype", "")).lower().endswith("float32") for part in parts)
 
 
 def _are_equal(left: Any, right: Any, single: bool) -> bool:
@@ -89,7 +89,7 @@ def _are_equal(left: Any, right: Any, single: bool) -> bool:
         return True
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(_are_equal(*pair, single) for pair in zip(left, right, strict=True))
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (left, right))
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (left, right))
     return single and numbers and _rounded(left) == _rounded(right)
 
 
@@ -107,16 +107,16 @@ def learning_rate_of(settings: Mapping[str, Any]) -> Any:
 
 def parameters_of(event: Event) -> dict[str, dict[str, Any]]:
     """What each parameter is before the step: ``weight``, ``grad`` and the optimizer's states."""
-    found = event.record.get("input_kwargs")
-    return found if isinstance(found, dict) else {}
+    parameters = event.record.get("input_kwargs")
+    return parameters if isinstance(parameters, dict) else {}
 
 
 def results_of(event: Event) -> dict[str, dict[str, Any]]:
     """What each parameter is after the step."""
-    found = event.record.get("output")
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return found if isinstance(found, dict) else {}
+    results = event.record.get("output")
+    if isinstance(results, list):
+        results = results[0] if results else None
+    return results if isinstance(results, dict) else {}
 
 
 def renamed(record: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -125,28 +125,28 @@ def renamed(record: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     def keys(tensors: Any) -> Any:
         return {names.get(key, key): value for key, value in tensors.items()} if isinstance(tensors, dict) else tensors
 
-    found = dict(record)
-    if "input_kwargs" in found:
-        found["input_kwargs"] = keys(found["input_kwargs"])
-    output = found.get("output")
+    copy = dict(record)
+    if "input_kwargs" in copy:
+        copy["input_kwargs"] = keys(copy["input_kwargs"])
+    output = copy.get("output")
     if output is not None:
-        found["output"] = [keys(one) for one in output] if isinstance(output, list) else keys(output)
-    groups = found.get("groups")
+        copy["output"] = [keys(states) for states in output] if isinstance(output, list) else keys(output)
+    groups = copy.get("groups")
     if isinstance(groups, list):
-        found["groups"] = [
+        copy["groups"] = [
             {**group, "params": [names.get(str(name), name) for name in group.get("params") or ()]}
             if isinstance(group, dict)
             else group
             for group in groups
         ]
-    return found
+    return copy
 
 
 def differences(
-    comparer: Comparer, one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]
+    comparer: Comparer, ours: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[str, str, Difference]]:
     """Parameter, field and difference for all parameters that both sides have."""
-    for name, fields in one.items():
+    for name, fields in ours.items():
         theirs = other.get(name)
         if theirs is None:
             continue

@@ -1,4 +1,4 @@
-"""Which calls ran inside the step of an optimizer, where no structure says (level L1): their call stacks do.
+"""Which calls ran inside the step of an optimizer, where the dump has no structure (level L1): by their call stacks.
 
 The record of a step has the stack of its pre-hook: a frame of the optimizer's own (``wrapper`` in ``optimizer.py``),
 and what is around it. A call inside the step has the same frames around it, from the same function on.
@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Recorded)
 
 def calls_inside_steps(part: DumpPart, events: Sequence[R]) -> list[R]:
     """The calls that stand in a row before a step of an optimizer and whose stacks lead through it."""
-    found: list[R] = []
+    kept: list[R] = []
     for index, step in enumerate(events):
         if step.parts.kind != "optimizer":
             continue
@@ -47,8 +47,8 @@ def calls_inside_steps(part: DumpPart, events: Sequence[R]) -> list[R]:
                 or not _is_inside(part.stack(event.name), around)
             ):
                 break
-            found.append(event)
-    return found
+            kept.append(event)
+    return kept
 
 
 def _is_inside(stack: Sequence[str], around: Sequence[str]) -> bool:

@@ -27,12 +27,12 @@ def in_words_of_torch(record: dict[str, Any], owner: str) -> dict[str, Any]:
     groups = record.get("groups")
     if not isinstance(groups, list):
         return record
-    return {**record, "groups": [_group(one, owner) if isinstance(one, dict) else one for one in groups]}
+    return {**record, "groups": [_group(group, owner) if isinstance(group, dict) else group for group in groups]}
 
 
 def _group(group: dict[str, Any], owner: str) -> dict[str, Any]:
     words = {**_SETTINGS, **_OF_CLASS.get(owner, {})}
-    found = {words.get(key, key): value for key, value in group.items()}
-    if "beta1" in found and "beta2" in found:
-        found["betas"] = [found.pop("beta1"), found.pop("beta2")]
-    return found
+    translated = {words.get(key, key): value for key, value in group.items()}
+    if "beta1" in translated and "beta2" in translated:
+        translated["betas"] = [translated.pop("beta1"), translated.pop("beta2")]
+    return translated

@@ -10,8 +10,8 @@ from msprobe.diagnose.steps.timeline import Event
 
 def ranks_of_group(event: Event) -> tuple[int, ...]:
     """The ranks that take part in a collective; none where the record does not say."""
-    for found in (event.record.get("process_group"), (event.record.get("input_kwargs") or {}).get("group")):
-        ranks = found.get("group_ranks") if isinstance(found, dict) else None
+    for described in (event.record.get("process_group"), (event.record.get("input_kwargs") or {}).get("group")):
+        ranks = described.get("group_ranks") if isinstance(described, dict) else None
         if isinstance(ranks, list) and ranks:
             try:
                 members = _members(tuple(ranks))

@@ -22,11 +22,11 @@ def public_function(stack: Sequence[str]) -> str:
     """The outermost public function of the framework that a call was made in, from its call stack, innermost frame
     first: ``clip_grad_norm_`` for ``torch._foreach_norm``; empty if the user's program made the call.
     """
-    found = ""
+    function = ""
     for text in stack:
         frame = _FRAME.match(text)
         if frame is None or not _FRAMEWORK.search(frame["file"]):
             break
         if not frame["function"].startswith("_") and frame["function"] not in _AROUND:
-            found = frame["function"]
-    return found
+            function = frame["function"]
+    return function

@@ -46,23 +46,23 @@ def _gives_a_drawn_mask(event: Event) -> bool:
     if len(results) < 2 or not is_floating(results[0]):
         return False
     shares = [share for mask in results[1:] if (share := _share_of_ones(mask, results[0])) is not None]
-    chances = [one for one in _chances(event) if 0 < one < 1]
+    chances = [chance for chance in _chances(event) if 0 < chance < 1]
     count = numel(results[0])
     return any(
         abs(share - chance) <= _DEVIATIONS * math.sqrt(chance * (1 - chance) / count)
         for share in shares
-        for one in chances
-        for chance in (one, 1 - one)
+        for probability in chances
+        for chance in (probability, 1 - probability)
     )
 
 
 def _share_of_ones(mask: dict[str, Any], result: dict[str, Any]) -> float | None:
     """How many ones there are among zeros, as statistics say; None for what is no mask of the result."""
-    found = numbers(mask)
+    statistics = numbers(mask)
     count = numel(mask)
-    if found is None or mask.get("shape") != result.get("shape") or not count:
+    if statistics is None or mask.get("shape") != result.get("shape") or not count:
         return None
-    largest, least, mean, norm = found
+    largest, least, mean, norm = statistics
     if (largest, least) != (1.0, 0.0) or not math.isclose(norm * norm, mean * count, rel_tol=_SAME):
         return None
     return mean
@@ -77,6 +77,6 @@ def _chances(event: Event) -> Iterator[float]:
 
 def _named(event: Event) -> Iterator[tuple[str, Any]]:
     for part in ("input_kwargs", "attributes"):
-        found = event.record.get(part)
-        if isinstance(found, dict):
-            yield from ((str(name), leaf) for name, leaf in found.items())
+        named = event.record.get(part)
+        if isinstance(named, dict):
+            yield from ((str(name), leaf) for name, leaf in named.items())

@@ -1,6 +1,6 @@
 """What a record says of one tensor, and what follows from that, worked out once.
 
-Functions take any dictionary that describes a tensor; one of a timeline is a :class:`TensorInfo`, which remembers.
+Functions take any dictionary that describes a tensor; one of a timeline is a :class:`RecordedTensor`, which remembers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = ("type", "dtype")
 _UNUSUAL = frozenset(("digest", "md5", "data_name", "unset", "nan", "inf", "layout"))
 
 
-class TensorInfo(dict[str, Any]):
+class RecordedTensor(dict[str, Any]):
     """The description of a tensor; ``numel`` and the other functions below answer from what was worked out once.
 
     Nothing but ``info[key] = value`` changes one. ``plain``: four finite numbers are all that is known of its values.
@@ -54,9 +54,9 @@ class TensorInfo(dict[str, Any]):
         super().__setitem__(key, value)
         self._work_out()
 
-    def __reduce__(self) -> tuple[type[TensorInfo], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[type[RecordedTensor], tuple[dict[str, Any]]]:
         """A copy, or one in another process, works out what it is asked."""
-        return TensorInfo, (dict(self),)
+        return RecordedTensor, (dict(self),)
 
     def _work_out(self) -> None:
         self.count = count = _numel(self)
@@ -89,19 +89,19 @@ class TensorInfo(dict[str, Any]):
         self.fingerprint = _fingerprint(self, recorded, count)
 
 
-def described(leaf: dict[str, Any]) -> TensorInfo:
+def described(leaf: dict[str, Any]) -> RecordedTensor:
     """The same as one that remembers."""
-    info = TensorInfo(leaf)
+    info = RecordedTensor(leaf)
     info._work_out()
     return info
 
 
 #: Tensors that were described before, by their statistics.
-Known = dict[Statistics, TensorInfo]
+Known = dict[Statistics, RecordedTensor]
 
 
 def describe_tensors(record: Any, known: Known) -> None:
-    """Make a :class:`TensorInfo` of each description in a record; equal ones are one object, which goes into ``known``.
+    """Make a :class:`RecordedTensor` of each description in a record; equal ones are one object, kept in ``known``.
 
     What one call makes the next takes, and the module around them, too: so half of what a step holds is reported twice.
     """
@@ -118,13 +118,13 @@ def describe_tensors(record: Any, known: Known) -> None:
             describe_tensors(item, known)
 
 
-def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
+def _described_once(leaf: dict[str, Any], known: Known) -> RecordedTensor:
     try:
-        found = known.get(_recorded(leaf))
+        info_known = known.get(_recorded(leaf))
     except (KeyError, TypeError):
         return described(leaf)
-    if found is not None and found == leaf:
-        return found
+    if info_known is not None and info_known == leaf:
+        return info_known
     info = described(leaf)
     # Zero has a sign, which equal numbers do not show.
     if info.plain and 0.0 not in info.statistics:
@@ -132,45 +132,45 @@ def _described_once(leaf: dict[str, Any], known: Known) -> TensorInfo:
     return info
 
 
-def tensors_of(slots: Iterable[tuple[str, Any]]) -> list[TensorInfo]:
+def tensors_of(slots: Iterable[tuple[str, Any]]) -> list[RecordedTensor]:
     """The tensors among slots and what is in them."""
-    found = []
+    infos = []
     for _, leaf in slots:
-        if type(leaf) is TensorInfo:
-            found.append(leaf)
+        if type(leaf) is RecordedTensor:
+            infos.append(leaf)
         elif is_tensor(leaf):
-            found.append(described(leaf))
-    return found
+            infos.append(described(leaf))
+    return infos
 
 
 def is_tensor(leaf: Any) -> bool:
     """True for the object that describes a tensor."""
-    return type(leaf) is TensorInfo or (isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str))
+    return type(leaf) is RecordedTensor or (isinstance(leaf, dict) and isinstance(leaf.get("dtype"), str))
 
 
 def statistics(leaf: dict[str, Any]) -> Statistics:
     """Max, min, mean and norm as they stand in the file."""
-    return leaf.statistics if type(leaf) is TensorInfo else _statistics(leaf)
+    return leaf.statistics if type(leaf) is RecordedTensor else _statistics(leaf)
 
 
 def numel(leaf: dict[str, Any]) -> int:
     """How many elements a tensor has."""
-    return leaf.count if type(leaf) is TensorInfo else _numel(leaf)
+    return leaf.count if type(leaf) is RecordedTensor else _numel(leaf)
 
 
 def numbers(leaf: dict[str, Any]) -> Numbers | None:
     """The four statistics as floats; None where one is not recorded."""
-    return leaf.numbers if type(leaf) is TensorInfo else _numbers(_statistics(leaf))
+    return leaf.numbers if type(leaf) is RecordedTensor else _numbers(_statistics(leaf))
 
 
 def rms(leaf: dict[str, Any]) -> float:
     """Root mean square of the elements, from the norm."""
-    return leaf.rms if type(leaf) is TensorInfo else _rms(numbers(leaf), numel(leaf))
+    return leaf.rms if type(leaf) is RecordedTensor else _rms(numbers(leaf), numel(leaf))
 
 
 def not_finite(leaf: Any) -> bool:
     """True if a tensor is known to hold a NaN or an infinity."""
-    if type(leaf) is TensorInfo:
+    if type(leaf) is RecordedTensor:
         return leaf.not_finite
     return is_tensor(leaf) and _not_finite(leaf, _statistics(leaf), numbers(leaf))
 
@@ -179,7 +179,7 @@ def fingerprint(leaf: Any) -> Hashable | None:
     """What distinguishes a tensor from others: its digest, or its statistics where it has none; None if nothing
     does.
     """
-    if type(leaf) is TensorInfo:
+    if type(leaf) is RecordedTensor:
         return leaf.fingerprint
     return _fingerprint(leaf, _statistics(leaf), _numel(leaf)) if is_tensor(leaf) else None
 
@@ -191,7 +191,7 @@ def is_integer(leaf: dict[str, Any]) -> bool:
 
 def is_floating(leaf: Any) -> bool:
     """True for a tensor of floating point or complex numbers."""
-    if type(leaf) is TensorInfo:
+    if type(leaf) is RecordedTensor:
         return leaf.floating
     return is_tensor(leaf) and _is_floating(leaf["dtype"])
 
@@ -211,39 +211,39 @@ def _numel(leaf: dict[str, Any]) -> int:
     if not isinstance(shape, list):
         return 1
     try:
-        found = math.prod(shape)
-        if type(found) is int:
-            return found
+        count = math.prod(shape)
+        if type(count) is int:
+            return count
     except TypeError:
         pass
     return math.prod(n for n in shape if isinstance(n, int))
 
 
 def _numbers(recorded: Statistics) -> Numbers | None:
-    one, two, three, four = recorded
-    if type(one) is type(two) is type(three) is type(four) is float:
+    first, two, three, four = recorded
+    if type(first) is type(two) is type(three) is type(four) is float:
         return recorded
-    found = []
+    as_floats = []
     for value in recorded:
         number = spoken(value)
         if isinstance(number, (int, float)):
-            found.append(float(number))
+            as_floats.append(float(number))
         else:
-            found.append(math.nan if value is not None else 0.0)
-    return (found[0], found[1], found[2], found[3]) if any(v is not None for v in recorded) else None
+            as_floats.append(math.nan if value is not None else 0.0)
+    return (as_floats[0], as_floats[1], as_floats[2], as_floats[3]) if any(v is not None for v in recorded) else None
 
 
-def _rms(found: Numbers | None, count: int) -> float:
-    return found[3] / sqrt(max(count, 1)) if found is not None else 0.0
+def _rms(values: Numbers | None, count: int) -> float:
+    return values[3] / sqrt(max(count, 1)) if values is not None else 0.0
 
 
-def _not_finite(leaf: dict[str, Any], recorded: Statistics, found: Numbers | None) -> bool:
+def _not_finite(leaf: dict[str, Any], recorded: Statistics, values: Numbers | None) -> bool:
     if leaf.get("nan") or leaf.get("inf"):
         return True
-    if found is None:
+    if values is None:
         return False
     return any(
-        statistic is not None and not isfinite(value) for statistic, value in zip(recorded[:3], found[:3], strict=True)
+        statistic is not None and not isfinite(value) for statistic, value in zip(recorded[:3], values[:3], strict=True)
     )
 
 
@@ -255,7 +255,7 @@ def _fingerprint(leaf: dict[str, Any], recorded: Statistics, count: int) -> Hash
         return None
     if recorded[0] == recorded[1] and count > 1:
         return None  # constant: too many look like it
-    if any(isinstance(one, (list, dict)) for one in recorded):
+    if any(isinstance(statistic, (list, dict)) for statistic in recorded):
         return None  # no statistics
     return (*recorded, count)
 

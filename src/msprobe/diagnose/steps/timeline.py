@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msprobe.compare.entry_names import EntryName, plain_path, read_name
 from msprobe.diagnose.steps.optimizer_calls import calls_inside_steps
 from msprobe.diagnose.steps.overwritten import overwritten, without_overwritten
-from msprobe.diagnose.steps.tensor_info import Known, TensorInfo, describe_tensors, described
+from msprobe.diagnose.steps.tensor_info import Known, RecordedTensor, describe_tensors, described
 from msprobe.diagnose.steps.tensor_info import is_tensor as is_tensor
 from msprobe.diagnose.steps.unwritten import mark_unwritten
 from msprobe.store.part import DumpPart
@@ -154,48 +154,48 @@ class Event:
         return overwritten(self.stem, self._recorded_inputs()) if self.parts.kind == "api" else []
 
     def _read_inputs(self) -> list[Slot]:
-        found = self._recorded_inputs()
+        slots = self._recorded_inputs()
         if self.direction != "backward" and self.parts.kind != "module":
-            found = without_overwritten(self.stem, found)
-        return found
+            slots = without_overwritten(self.stem, slots)
+        return slots
 
     def _recorded_inputs(self) -> list[Slot]:
-        found: list[Slot] = []
+        slots: list[Slot] = []
         record = self.record
         if self.parts.kind in ("parameters", "saved"):
-            return found
+            return slots
         if self.direction == "backward":
-            flatten("input", record.get("input"), found)
+            flatten("input", record.get("input"), slots)
         else:
             for key in _PLAIN_KEYS:
-                flatten("input", record.get(key), found)
-        return found
+                flatten("input", record.get(key), slots)
+        return slots
 
     def _read_parameters(self) -> list[Slot]:
         if not self.is_module:
             return _NO_SLOTS
-        found: list[Slot] = []
-        flatten("parameters", self.record.get("parameters"), found)
-        flatten("buffers", self.record.get("buffers"), found)
-        return found
+        slots: list[Slot] = []
+        flatten("parameters", self.record.get("parameters"), slots)
+        flatten("buffers", self.record.get("buffers"), slots)
+        return slots
 
     def _read_outputs(self) -> list[Slot]:
-        found: list[Slot] = []
+        slots: list[Slot] = []
         record = self.record
         if self.parts.kind in ("parameters", "saved"):
             for key, value in record.items():
                 if key != "msprobe":
-                    flatten(key, value, found)
+                    flatten(key, value, slots)
         elif self.direction == "backward":
             # By argument where that is known; else in the order of the autograd node.
             if "input_grads" in record:
-                flatten("", record["input_grads"], found)
+                flatten("", record["input_grads"], slots)
             else:
-                flatten("output", record.get("output"), found)
-            flatten("kwargs", record.get("kwargs_grads"), found)
+                flatten("output", record.get("output"), slots)
+            flatten("kwargs", record.get("kwargs_grads"), slots)
         else:
-            flatten("output", record.get("output"), found)
-        return found
+            flatten("output", record.get("output"), slots)
+        return slots
 
 
 class Timeline:
@@ -259,8 +259,8 @@ class Timeline:
             steps = (place for place, event in enumerate(events) if event.parts.kind == "optimizer")
             end = next(steps, len(events))
         after: dict[int, list[Event]] = {}
-        for stem, found in gradients.items():
-            after.setdefault(last_backward.get(stem, end), []).extend(found)
+        for stem, events_of_stem in gradients.items():
+            after.setdefault(last_backward.get(stem, end), []).extend(events_of_stem)
         if after:
             merged: list[Event] = []
             for index, event in enumerate(events):
@@ -298,12 +298,12 @@ class Timeline:
         They are no events, as nothing else is known of them, and stand nowhere in the tree.
         """
         names = {_parent_name(parents.get(event.name)) for event in self.events}
-        found: dict[str, Event] = {}
+        begun: dict[str, Event] = {}
         for name in sorted(name for name in names if name is not None and name not in self.by_name):
             parts = read_name(name)
             if parts.kind == "module":
-                found[name] = Event(name, parts, {}, _direction(parts, {}))
-        return found
+                begun[name] = Event(name, parts, {}, _direction(parts, {}))
+        return begun
 
     @property
     def optimizers(self) -> list[Event]:
@@ -314,15 +314,15 @@ class Timeline:
 
     def optimizer_after(self, event: Event) -> Event | None:
         """The step of an optimizer that an event is in or comes before; None behind the last."""
-        place = bisect_left(self.optimizers, event.index, key=lambda one: one.index)
+        place = bisect_left(self.optimizers, event.index, key=lambda step: step.index)
         return self.optimizers[place] if place < len(self.optimizers) else None
 
     @property
     def first_backward(self) -> int:
         """The index of the first backward call; behind all events if there is none."""
         if self._first_backward is None:
-            found = (event.index for event in self.events if event.direction == "backward")
-            self._first_backward = next(found, len(self.events))
+            indexes = (event.index for event in self.events if event.direction == "backward")
+            self._first_backward = next(indexes, len(self.events))
         return self._first_backward
 
     def close(self) -> None:
@@ -347,16 +347,16 @@ class Timeline:
 
     def leave_out(self, events: set[Event]) -> None:
         """Take events and their backward calls out."""
-        gone = events | {back for one in events if (back := self.backward_of(one)) is not None}
+        gone = events | {back for event in events if (back := self.backward_of(event)) is not None}
         if not gone:
             return
-        self.events = [one for one in self.events if one not in gone]
-        self.roots = [one for one in self.roots if one not in gone]
+        self.events = [event for event in self.events if event not in gone]
+        self.roots = [event for event in self.roots if event not in gone]
         for event in gone:
             self.by_name.pop(event.name, None)
         for parent in {event.parent for event in gone} - gone:
             if parent is not None:
-                parent.children = [one for one in parent.children if one not in gone]
+                parent.children = [child for child in parent.children if child not in gone]
         self._optimizers = self._first_backward = None
         for index, event in enumerate(self.events):
             event.index = index
@@ -364,29 +364,29 @@ class Timeline:
 
     def forward_of(self, event: Event) -> Event | None:
         """The forward call of a backward call."""
-        found = event._forward
-        if found is False:
-            found = event._forward = self._in_direction(event, "forward")
-        return found
+        forward = event._forward
+        if forward is False:
+            forward = event._forward = self._in_direction(event, "forward")
+        return forward
 
     def take_out(self, event: Event, module: Event, behind: bool = True) -> None:
         """Let a call that ran in the pass of a module follow that pass (or come before it) in the module around it."""
         if event.parent is not None:
-            event.parent.children = [one for one in event.parent.children if one is not event]
+            event.parent.children = [child for child in event.parent.children if child is not event]
         event.parent = module.parent
         for row in (self.roots if module.parent is None else module.parent.children, self.events):
             if event in row:
                 row.remove(event)
             row.insert(row.index(module) + int(behind), event)
-        for index, one in enumerate(self.events):
-            one.index = index
+        for index, later in enumerate(self.events):
+            later.index = index
 
     def backward_of(self, event: Event) -> Event | None:
         """The backward call of a forward call."""
-        found = event._backward
-        if found is False:
-            found = event._backward = self._in_direction(event, "backward")
-        return found
+        backward = event._backward
+        if backward is False:
+            backward = event._backward = self._in_direction(event, "backward")
+        return backward
 
     def _in_direction(self, event: Event, direction: str) -> Event | None:
         parts = event.parts
@@ -409,10 +409,10 @@ def _use_words_of_torch(value: Any) -> None:
         _use_words_of_torch(item)
 
 
-def _parent_name(found: Any) -> str | None:
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return found if isinstance(found, str) else None
+def _parent_name(parent: Any) -> str | None:
+    if isinstance(parent, list):
+        parent = parent[0] if parent else None
+    return parent if isinstance(parent, str) else None
 
 
 def _direction(parts: EntryName, record: Any) -> Direction:
@@ -427,31 +427,31 @@ def _direction(parts: EntryName, record: Any) -> Direction:
     return "forward"
 
 
-def flatten(slot: str, value: Any, found: list[Slot]) -> None:
+def flatten(slot: str, value: Any, slots: list[Slot]) -> None:
     """Append slot and value of each leaf: an object with a ``type``, None, or a plain value. What describes a tensor
-    becomes a :class:`TensorInfo` in its record.
+    becomes a :class:`RecordedTensor` in its record.
     """
     pairs: Iterable[tuple[str, Any, Any]]
     if isinstance(value, dict):
         if isinstance(value.get("type"), str):
-            found.append((slot, value))
+            slots.append((slot, value))
             return
         pairs = [(_inner(slot, key), key, item) for key, item in value.items()]
     elif isinstance(value, list):
         pairs = [(_inner(slot, number), number, item) for number, item in enumerate(value)]
     else:
         if slot and (value is not None or slot.count(".")):
-            found.append((slot, value))
+            slots.append((slot, value))
         return
     for inner, key, item in pairs:
-        if type(item) is TensorInfo:
-            found.append((inner, item))
+        if type(item) is RecordedTensor:
+            slots.append((inner, item))
         elif type(item) is dict and type(item.get("type")) is str:  # what most lists hold
             if type(item.get("dtype")) is str:
                 item = value[key] = described(item)
-            found.append((inner, item))
+            slots.append((inner, item))
         else:
-            flatten(inner, item, found)
+            flatten(inner, item, slots)
 
 
 @lru_cache(1 << 14)  # so that a name which a million slots have is there once

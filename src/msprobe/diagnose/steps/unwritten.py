@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.overwritten import as_unset
-from msprobe.diagnose.steps.tensor_info import TensorInfo
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.statistics_table import USUAL_KEYS
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def reads_unwritten(event: Event) -> bool:
     """True if a call takes memory that nobody has written, and does more than to write to it."""
     if event.direction in ("backward", "gradient"):
         return False
-    found = [slot for slot, leaf in event.inputs() if _is_unset(leaf) and not slot.startswith("input.out")]
-    if not found or event.is_collective:
+    slots = [slot for slot, leaf in event.inputs() if _is_unset(leaf) and not slot.startswith("input.out")]
+    if not slots or event.is_collective:
         return False
     word = operation(event.stem)
     if word in operators.WRITES_ONLY:
         return False
     copies = word in operators.KEEPS_ALL and word not in operators.ELEMENTWISE
-    return not (copies and _TEMPLATES.issuperset(found))
+    return not (copies and _TEMPLATES.issuperset(slots))
 
 
 def _allocates(event: Event) -> bool:
@@ -61,7 +61,7 @@ def _allocates(event: Event) -> bool:
 
 
 def _is_unset(leaf: Any) -> bool:
-    if type(leaf) is TensorInfo and leaf.plain:
+    if type(leaf) is RecordedTensor and leaf.plain:
         return False
     return isinstance(leaf, dict) and leaf.get("unset") is True
 
@@ -133,10 +133,10 @@ def _look(leaf: Any) -> Hashable | None:
     digest = leaf.get("digest") or leaf.get("md5")
     if isinstance(digest, str):
         return digest
-    found = tuple(str(leaf.get(key)) for key in (*USUAL_KEYS, "nan", "inf", "zero"))
+    look = tuple(str(leaf.get(key)) for key in (*USUAL_KEYS, "nan", "inf", "zero"))
     shape = leaf.get("shape")
     size = math.prod(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else 1
     if leaf.get("Max") is None:
         return None
     # Numbers may be words of strict JSON. Many tensors are of one number, few of one that is not finite.
-    return None if found[0] == found[1] and size > 1 and math.isfinite(float(found[0])) else (*found, size)
+    return None if look[0] == look[1] and size > 1 and math.isfinite(float(look[0])) else (*look, size)

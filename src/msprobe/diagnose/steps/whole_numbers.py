@@ -54,9 +54,9 @@ def rounded_numbers(timeline: Timeline, makers: Producers) -> Iterator[RoundedNu
     """The forward calls that round whole numbers, in order."""
     for event in timeline:
         if event.direction == "forward" and event.parts.kind == "api":
-            found = _rounded(event, makers)
-            if found is not None:
-                yield found
+            rounded = _rounded(event, makers)
+            if rounded is not None:
+                yield rounded
 
 
 def _rounded(event: Event, makers: Producers) -> RoundedNumbers | None:
@@ -79,8 +79,8 @@ def _rounded(event: Event, makers: Producers) -> RoundedNumbers | None:
 
 def _largest(leaf: dict[str, Any]) -> float:
     """The size of the largest element; 0 where it is not known."""
-    found = numbers(leaf)
-    sizes = [abs(one) for one in found[:2] if math.isfinite(one)] if found is not None else []
+    statistics = numbers(leaf)
+    sizes = [abs(extreme) for extreme in statistics[:2] if math.isfinite(extreme)] if statistics is not None else []
     return max(sizes, default=0.0)
 
 
@@ -98,7 +98,7 @@ def _is_counted(event: Event, leaf: dict[str, Any], makers: Producers) -> bool:
         maker = makers.of(leaf, event)
         if maker is None or operation(maker.stem) in operators.COUNTS:
             return maker is not None
-        given = [one for _, one in maker.inputs() if is_tensor(one) and is_integer(one)]
+        given = [leaf_given for _, leaf_given in maker.inputs() if is_tensor(leaf_given) and is_integer(leaf_given)]
         if not given or operation(maker.stem) not in operators.MOVES | operators.SHIFTS | operators.CASTS:
             return False
         event, leaf = maker, given[0]

@@ -50,7 +50,7 @@ def answering_writes(slots: list[Slot], others: list[Slot]) -> tuple[list[Slot],
     """What went into two writes that answer to each other, or came out, but for what only one was given here."""
     if {slot in (_BEFORE, _AFTER) for slot, _ in (*slots[-1:], *others[-1:])} != {True, False}:
         return slots, others
-    left, right = ([one for one in side if one[0] not in (_BEFORE, _AFTER)] for side in (slots, others))
+    left, right = ([slot for slot in side if slot[0] not in (_BEFORE, _AFTER)] for side in (slots, others))
     return left, right
 
 
@@ -66,20 +66,20 @@ def _given(timeline: Timeline) -> Iterator[Hashable]:
 
 def _written_to(write: Event, made: dict[Hashable, Event]) -> list[dict[str, Any]]:
     """The tensor that a call writes to, and those that it is a part of."""
-    found: list[dict[str, Any]] = []
+    written: list[dict[str, Any]] = []
     slot, leaf = next(iter(write.inputs()), ("", None))
     if slot != "input.0":
         return []  # a list of tensors, which the record has
-    while is_tensor(leaf) and len(found) < _MOST_VIEWS:
+    while is_tensor(leaf) and len(written) < _MOST_VIEWS:
         assert isinstance(leaf, dict)
-        found.append(leaf)
+        written.append(leaf)
         mark = fingerprint(leaf)
         maker = made.get(mark) if mark is not None else None
         if maker is None or operation(maker.stem) not in operators.MAY_VIEW:
             break
-        leaf = next((one for _, one in maker.inputs()), None)
-    returned = {fingerprint(one) for _, one in write.outputs()} - {None}
-    return found[1:] if returned else found
+        leaf = next((leaf_of_call for _, leaf_of_call in maker.inputs()), None)
+    returned = {fingerprint(leaf_of_call) for _, leaf_of_call in write.outputs()} - {None}
+    return written[1:] if returned else written
 
 
 def _attach(leaf: dict[str, Any], writes: list[tuple[Event, list[dict[str, Any]]]]) -> None:

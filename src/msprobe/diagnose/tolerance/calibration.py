@@ -90,11 +90,11 @@ def calibrate(healthy: DumpPart, reference: DumpPart) -> Calibration:
         paired = pair_timelines(*timelines)
         pairing, comparer = paired.pairing, paired.comparer
         judged = judge_all(pairing, comparer, Producers(pairing.candidate))
-        measured = {one.partner.name: one.output_difference for one in judged.values() if one.output_difference}
-        arrived = {one.partner.name: one.input_difference for one in judged.values() if one.input_difference}
+        measured = {call.partner.name: call.output_difference for call in judged.values() if call.output_difference}
+        arrived = {call.partner.name: call.input_difference for call in judged.values() if call.input_difference}
         reach = reach_of(pairing, judged, comparer).size
         # A run of which nothing differs says nothing of what may.
-        compared = frozenset(one.partner.name for one in judged.values()) if measured or reach else frozenset()
+        compared = frozenset(call.partner.name for call in judged.values()) if measured or reach else frozenset()
         calls = healthy_calls(pairing, is_alone=not isinstance(reference.rank, int))
         return Calibration(measured, reach, arrived, compared, calls)
     finally:

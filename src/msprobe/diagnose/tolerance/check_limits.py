@@ -65,10 +65,10 @@ def may_have_two_values(leaf: Leaf) -> bool:
     Its variance is then the largest that its mean lets it have, (max - mean) (mean - min) (Bhatia and Davis, "A better
     bound on the variance", 2000). Statistics have the digits of single precision, of which squares have half.
     """
-    found = numbers(leaf)
-    if found is None:
+    statistics = numbers(leaf)
+    if statistics is None:
         return True
-    largest, least, mean, _ = found
+    largest, least, mean, _ = statistics
     size = rms(leaf)
     variance = size * size - mean * mean
     return variance >= (largest - mean) * (mean - least) - _OF_SQUARES * FINE * size * size
@@ -83,8 +83,8 @@ def sum_of_one_limit(results: Leaf, given: Leaf | None) -> float:
 
 def is_lost_in_rounding(weight: Leaf, gradient: Leaf, rate: float) -> bool:
     """True if the step along a gradient is so small that a weight cannot hold it: a bias in front of a norm, say."""
-    found = numbers(gradient)
-    largest = max(abs(v) for v in found[:2]) if found is not None else 0.0
+    statistics = numbers(gradient)
+    largest = max(abs(v) for v in statistics[:2]) if statistics is not None else 0.0
     return rate * largest < eps_of(weight) * rms(weight)
 
 

@@ -57,7 +57,7 @@ class Choices:
         if event.is_call and self._chooses_otherwise(judged):
             self._chosen.add(event)
         elif self._chosen:
-            sized = any(math.isinf(one.delta) for one in judged.changed_inputs)
+            sized = any(math.isinf(difference.delta) for difference in judged.changed_inputs)
             makers = [
                 maker
                 for leaf, maker in self._taken(event)
@@ -65,7 +65,7 @@ class Choices:
             ]
             if makers:
                 self._chosen.add(event)
-                if not any(self._differs_itself(event, one) for one in judged.changed_inputs):
+                if not any(self._differs_itself(event, difference) for difference in judged.changed_inputs):
                     self._counted.add(event)
         self._follow_tokens(event)
 
@@ -93,11 +93,11 @@ class Choices:
         """True if a call chooses among values that are apart by what rounding makes of them at most."""
         if operation(judged.event.stem) not in operators.CHOOSES or judged.status == "unexplained":
             return False
-        apart = [one.delta for one in judged.changed_inputs if is_floating(one.left)]
+        apart = [difference.delta for difference in judged.changed_inputs if is_floating(difference.left)]
         if not apart or max(apart) > noise.explained(self._unit):
             return False
         # Without digests whole numbers may stand in another order and look alike.
-        differ = any(is_integer(one.left) for one in judged.changed_outputs)
+        differ = any(is_integer(output.left) for output in judged.changed_outputs)
         return differ or any(is_integer(leaf) and "digest" not in leaf for _, leaf in judged.event.outputs())
 
 

@@ -45,8 +45,8 @@ def possible_rounding(candidate: Mapping[str, Any], reference: Mapping[str, Any]
 
 def precision_of(ours: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a dump says of its precision; nothing if it was recorded by others, or before that was written."""
-    found = ours.get("precision")
-    return found if isinstance(found, dict) else {}
+    precision = ours.get("precision")
+    return precision if isinstance(precision, dict) else {}
 
 
 def device_of(environment: Mapping[str, Any]) -> str:
@@ -62,14 +62,14 @@ def declared_unit(environment: Mapping[str, Any], kind: Multiplication) -> float
     if not device:
         return 0.0
     if device == "cpu":
-        return _of_processor(environment, kind)
+        return _unit_on_processor(environment, kind)
     return max(
-        _of_cuda(environment, kind) if "cuda" in environment or not _is_ascend(environment) else 0.0,
-        _of_ascend(environment, kind),
+        _unit_on_cuda(environment, kind) if "cuda" in environment or not _is_ascend(environment) else 0.0,
+        _unit_on_ascend(environment, kind),
     )
 
 
-def _of_processor(environment: Mapping[str, Any], kind: Multiplication) -> float:
+def _unit_on_processor(environment: Mapping[str, Any], kind: Multiplication) -> float:
     if environment.get("torch.backends.cpu.get_cpu_capability") in _PLAIN_PROCESSORS:
         return 0.0
     word = environment.get(f"torch.backends.mkldnn.{_OF_WORD[kind]}.fp32_precision")
@@ -78,7 +78,7 @@ def _of_processor(environment: Mapping[str, Any], kind: Multiplication) -> float
     return _WORDS.get(str(word), 0.0)
 
 
-def _of_cuda(environment: Mapping[str, Any], kind: Multiplication) -> float:
+def _unit_on_cuda(environment: Mapping[str, Any], kind: Multiplication) -> float:
     if environment.get("NVIDIA_TF32_OVERRIDE") == _OFF:
         return 0.0
     library = "cuda.matmul" if kind == "product" else f"cudnn.{_OF_WORD[kind]}"
@@ -87,8 +87,8 @@ def _of_cuda(environment: Mapping[str, Any], kind: Multiplication) -> float:
     if kind == "product":
         older = TEN_BITS if environment.get("torch.backends.cuda.matmul.allow_tf32") is True else 0.0
         # "medium" may keep 7 bits where the kernels know it; the newer switch says "tf32" for both words.
-        of_word = _OF_MATMUL.get(str(asked), 0.0) if word in (None, "tf32") else 0.0
-        return max(older, of_word, _WORDS.get(str(word), 0.0))
+        matmul_unit = _OF_MATMUL.get(str(asked), 0.0) if word in (None, "tf32") else 0.0
+        return max(older, matmul_unit, _WORDS.get(str(word), 0.0))
     older = TEN_BITS if word is None and environment.get("torch.backends.cudnn.allow_tf32") is True else 0.0
     return max(older, _WORDS.get(str(word), 0.0))
 
@@ -97,9 +97,9 @@ def _is_ascend(environment: Mapping[str, Any]) -> bool:
     return "torch_npu" in environment or "mindspore" in environment
 
 
-def _of_ascend(environment: Mapping[str, Any], kind: Multiplication) -> float:
+def _unit_on_ascend(environment: Mapping[str, Any], kind: Multiplication) -> float:
     word = "conv" if kind == "convolution" else "matmul"
     # CANN allows it to convolutions, and not to products, unless the program says otherwise.
-    of_mindspore = str(environment.get(f"mindspore.{word}_allow_hf32"))
-    is_on = of_mindspore == "1" or (of_mindspore == "default" and kind == "convolution")
+    allowed = str(environment.get(f"mindspore.{word}_allow_hf32"))
+    is_on = allowed == "1" or (allowed == "default" and kind == "convolution")
     return TEN_BITS if is_on or environment.get(f"torch_npu.npu.{word}.allow_hf32") is True else 0.0

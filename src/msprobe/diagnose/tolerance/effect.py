@@ -65,16 +65,16 @@ def unit_of(judged: Iterable[Judged]) -> float:
 def _units_of_products(judged: Iterable[Judged]) -> list[float]:
     """The units to which products of the forward pass round the inputs, where these are coarser than its type."""
     return [
-        one.product_unit
-        for one in judged
-        if one.product_unit and one.event.direction == "forward" and effective.is_single_product(one.event)
+        call.product_unit
+        for call in judged
+        if call.product_unit and call.event.direction == "forward" and effective.is_single_product(call.event)
     ]
 
 
 def _unit_of_types(judged: Iterable[Judged]) -> float:
     """The unit of rounding of the coarsest type that many calls compute in."""
-    found = [one.unit_of_results for one in judged if one.event.direction == "forward"]
-    return units.coarsest_of_many(Counter(filter(None, found))) or units.FINE
+    units_of_results = [call.unit_of_results for call in judged if call.event.direction == "forward"]
+    return units.coarsest_of_many(Counter(filter(None, units_of_results))) or units.FINE
 
 
 def step_limit(judged: Iterable[Judged]) -> float:
@@ -84,11 +84,11 @@ def step_limit(judged: Iterable[Judged]) -> float:
     every = list(judged)
     unit = _unit_of_types(every)
     rounding = sum(
-        one.event.direction == "forward"
-        and one.event.is_call
-        and operation(one.event.stem) not in operators.MOVES
-        and one.unit_of_results >= unit
-        for one in every
+        call.event.direction == "forward"
+        and call.event.is_call
+        and operation(call.event.stem) not in operators.MOVES
+        and call.unit_of_results >= unit
+        for call in every
     )
     return max(
         types_limit(rounding, unit), min(effective.effective_step_limit(_units_of_products(every)), _LARGEST_LIMIT)

@@ -94,8 +94,8 @@ class _OfKind:
             same = _quantile(levels.witnesses, own if own is not None and own.witness else None, _WITNESSES, 2)
             if same is not None and same <= _AS_FLOAT32 * units.FINE:
                 return 0.0
-        found = min(self.possible, _UNITS_OF_LEVEL * level)
-        return found if found > _AS_FLOAT32 * units.FINE else 0.0
+        unit = min(self.possible, _UNITS_OF_LEVEL * level)
+        return unit if unit > _AS_FLOAT32 * units.FINE else 0.0
 
 
 class Products:
@@ -112,7 +112,7 @@ class Products:
     @property
     def is_possible(self) -> bool:
         """True if some kernels may have rounded what they multiply."""
-        return any(one.possible for one in self._kinds.values())
+        return any(kind.possible for kind in self._kinds.values())
 
     def estimate(self, levels: Mapping[Event, Level]) -> bool:
         """Take these levels for what products of the step are apart by. True if any call has a unit of its own now."""
@@ -127,13 +127,13 @@ class Products:
             kind.witnesses.sort()
         inside: dict[Event, tuple[float, int]] = {}
         for event in levels:
-            found = self._of_call(event)
-            self.unit = max(self.unit, found)
+            unit_of_call = self._unit_of_call(event)
+            self.unit = max(self.unit, unit_of_call)
             outer: Event | None = event
-            while found and outer is not None:
+            while unit_of_call and outer is not None:
                 if outer.is_module:
                     unit, count = inside.get(outer, (0.0, 0))
-                    inside[outer] = max(unit, found), count + 1
+                    inside[outer] = max(unit, unit_of_call), count + 1
                 outer = outer.parent
         # Backward passes and gradients of a module are known by its path.
         for module, (unit, count) in inside.items():
@@ -149,7 +149,7 @@ class Products:
             return 0.0, 0
         if event.parts.path and not event.is_call:
             return self._inside.get(event.parts.path, (0.0, 0))
-        return (self._of_call(event), 1) if is_single_product(event) else (0.0, 0)
+        return (self._unit_of_call(event), 1) if is_single_product(event) else (0.0, 0)
 
     def added(self, event: Event, factor: float) -> float:
         """What the products of a call or module may add by rounding their inputs; ``factor``: its amplification."""
@@ -162,12 +162,12 @@ class Products:
         bits = round(-math.log2(self.unit))
         why = (
             "according to a header"
-            if any(one.declared for one in self._kinds.values())
+            if any(kind.declared for kind in self._kinds.values())
             else "as all results of such calls show, though no header says so"
         )
         return said("kernels-round", bits, why)
 
-    def _of_call(self, event: Event) -> float:
+    def _unit_of_call(self, event: Event) -> float:
         kind = kind_of(event)
         return self._kinds[kind].unit(self._levels.get(event), self._every) if kind is not None else 0.0
 
@@ -195,9 +195,9 @@ def effective_step_limit(units: Iterable[float]) -> float:
     """What loss and gradients may be apart by through products with inputs of fewer bits; ``units``: of each of them
     in the forward pass.
     """
-    found = [one for one in units if one]
-    unit = max(found, default=0.0)
-    return min(_THERE_AND_BACK * math.sqrt(len(found)), _MOST_UNITS) * unit
+    positive = [unit for unit in units if unit]
+    unit = max(positive, default=0.0)
+    return min(_THERE_AND_BACK * math.sqrt(len(positive)), _MOST_UNITS) * unit
 
 
 def kind_of(event: Event) -> Multiplication | None:

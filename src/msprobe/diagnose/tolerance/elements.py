@@ -43,17 +43,17 @@ def _cannot_be_beyond(detail: Detail, allowed: float) -> bool:
     return typical > 0.0 and detail.largest <= 0.9999 * allowed * math.sqrt(2 * math.log(detail.size)) * typical
 
 
-def _furthest(one: Any, other: Any) -> float:
+def _furthest(ours: Any, other: Any) -> float:
     """The largest difference of an element, beside its own size or that of the typical one, as a share of what the
     largest of so many errors may be.
     """
     import numpy as np
 
-    if one.size != other.size or one.size < 2 or one.dtype.kind not in "fc":
+    if ours.size != other.size or ours.size < 2 or ours.dtype.kind not in "fc":
         return 0.0
-    wide = [np.asarray(values, np.complex128 if values.dtype.kind == "c" else np.float64) for values in (one, other)]
+    wide = [np.asarray(values, np.complex128 if values.dtype.kind == "c" else np.float64) for values in (ours, other)]
     typical = math.sqrt(float(np.mean(np.square(np.abs(wide[1])))))
     if not typical or not math.isfinite(typical):
         return 0.0
     furthest = np.max(np.abs(wide[0] - wide[1]) / np.maximum(np.abs(wide[1]), typical))
-    return float(furthest) / math.sqrt(2 * math.log(one.size)) if math.isfinite(furthest) else 0.0
+    return float(furthest) / math.sqrt(2 * math.log(ours.size)) if math.isfinite(furthest) else 0.0

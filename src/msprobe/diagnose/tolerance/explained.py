@@ -9,7 +9,7 @@ from __future__ import annotations
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.tolerance import noise, units
 
-#: Statistics of one tensor and those of a part or a view of it may distinguish so differently how far it is.
+#: Distances measured by the statistics of a tensor, and by those of a part or a view of it, may differ by this factor.
 _SEEN_AGAIN = 4.0
 #: What a few calls make of a difference: SAFETY times the amplification of a module (see ``noise``).
 _OF_CHAIN = 64.0

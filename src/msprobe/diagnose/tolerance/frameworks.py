@@ -37,9 +37,9 @@ _MOSTLY_MOVED_APART = 5e-4
 _GRADIENTS_AGREE = 1e-3
 
 
-def weights_apart(found: Iterable[float]) -> float:
+def weights_apart(differences: Iterable[float]) -> float:
     """What weights being apart explains, after a step of two optimizers."""
-    return min(max(found, default=0.0), _MOST_OF_WEIGHTS)
+    return min(max(differences, default=0.0), _MOST_OF_WEIGHTS)
 
 
 def is_rounding(difference: Difference, weights_apart: float) -> bool:

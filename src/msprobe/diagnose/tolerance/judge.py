@@ -88,18 +88,18 @@ class Judged:
     @property
     def arguments(self) -> list[Difference]:
         """Differences of what is no tensor, and of what is given on one side only."""
-        return [one for one in self.inputs if one.what in ("argument", "missing")]
+        return [difference for difference in self.inputs if difference.what in ("argument", "missing")]
 
     @property
     def changed_inputs(self) -> list[Difference]:
         """Tensors that went in with other values."""
-        found = self.inputs + self.parameters if self.parameters else self.inputs
-        return [one for one in found if one.what in ("value", "not_finite")]
+        differences = self.inputs + self.parameters if self.parameters else self.inputs
+        return [difference for difference in differences if difference.what in ("value", "not_finite")]
 
     @property
     def changed_outputs(self) -> list[Difference]:
         """Tensors that came out with other values, or on one side only."""
-        return [one for one in self.outputs if one.what in ("value", "not_finite", "missing")]
+        return [difference for difference in self.outputs if difference.what in ("value", "not_finite", "missing")]
 
     @property
     def excess(self) -> float:
@@ -112,34 +112,34 @@ class Judged:
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
     comparer.unit_of_run = max(map(units.common_unit, (pairing.candidate, pairing.reference)))
-    found = _judge_all(pairing, comparer, producers)
+    judged = _judge_all(pairing, comparer, producers)
     products = Products(pairing.candidate, pairing.reference)
-    if products.is_possible and products.estimate(_levels(found.values(), comparer)):
+    if products.is_possible and products.estimate(_levels(judged.values(), comparer)):
         # They were rounded to fewer bits than their types have: what that explains is known only now.
         comparer.products = products
         comparer.unit_of_run = max(comparer.unit_of_run, products.unit)
-        found = _judge_all(pairing, comparer, producers)
-    return found
+        judged = _judge_all(pairing, comparer, producers)
+    return judged
 
 
 def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
     """How far the results of products are apart."""
-    found: dict[Event, Level] = {}
-    for one in judged:
-        if kind_of(one.event) is not None:
-            given = [*one.event.inputs(), *one.event.parameters()]
-            factor = noise.amplification(one.event, given, one.event.outputs(), comparer.crossing)
-            level = level_of(one.event, one.output_difference, one.input_difference, factor)
+    levels: dict[Event, Level] = {}
+    for call in judged:
+        if kind_of(call.event) is not None:
+            given = [*call.event.inputs(), *call.event.parameters()]
+            factor = noise.amplification(call.event, given, call.event.outputs(), comparer.crossing)
+            level = level_of(call.event, call.output_difference, call.input_difference, factor)
             if level is not None:
-                found[one.event] = level
-    return found
+                levels[call.event] = level
+    return levels
 
 
 def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     if comparer.crossing and comparer.follows:
         weights = weights_of(pairing.partner.items(), producers).values()
         comparer.weights_apart = frameworks.weights_apart(comparer.delta(*pair) for pair in weights)
-    found: dict[Event, Judged] = {}
+    judged: dict[Event, Judged] = {}
     gradients: list[tuple[Event, Event]] = []
     choices = Choices(producers, comparer.unit_of_run)
     furthest = 0.0
@@ -150,35 +150,35 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         if event.direction == "gradient":
             gradients.append((event, partner))
             continue
-        forward = _forward_of(pairing, event, found)
-        of_maker = partial(_of_maker, event, found, producers, furthest, comparer.unit_of_run)
-        one = judge(event, partner, comparer, forward_delta(forward), of_maker)
-        for size in (one.input_difference, one.output_difference):
+        forward = _forward_of(pairing, event, judged)
+        maker_difference = partial(_maker_difference, event, judged, producers, furthest, comparer.unit_of_run)
+        call = judge(event, partner, comparer, forward_delta(forward), maker_difference)
+        for size in (call.input_difference, call.output_difference):
             if furthest < size < math.inf:
                 furthest = size
         if event.direction == "backward" and is_of_another_node(pairing, event, partner):
-            one.outputs = []
-            one.inputs = [difference for difference in one.inputs if difference.what != "missing"]
-            one.status = _status(one)
-        choices.note(one)
+            call.outputs = []
+            call.inputs = [difference for difference in call.inputs if difference.what != "missing"]
+            call.status = _status(call)
+        choices.note(call)
         if event in choices or (forward is not None and forward.chosen):
-            _excuse(one)
-        one.behind = choices.is_behind(event)
-        found[event] = one
+            _excuse(call)
+        call.behind = choices.is_behind(event)
+        judged[event] = call
     largest = max((rms(leaf) for _, partner in gradients for _, leaf in _tensors(partner.outputs())), default=0.0)
     last_passes: dict[str, Event] = {}
     if gradients:
         last_passes = {
-            one.parts.path: one for one in pairing.candidate if one.is_module and one.direction == "backward"
+            event.parts.path: event for event in pairing.candidate if event.is_module and event.direction == "backward"
         }
     for event, partner in gradients:
         # All uses of a parameter add to its gradient, also those whose backward comes later.
-        inherited = _of_users(pairing, event, found, producers)
+        inherited = _users_difference(pairing, event, judged, producers)
         expected = _expected(pairing.candidate, last_passes.get(event.parts.path))
-        found[event] = judge(event, partner, comparer, inherited, largest=largest, expected=expected)
-        if any((used := found.get(user)) is not None and used.chosen for user in producers.users(event.parts.path)):
-            _excuse(found[event])
-    return found
+        judged[event] = judge(event, partner, comparer, inherited, largest=largest, expected=expected)
+        if any((used := judged.get(user)) is not None and used.chosen for user in producers.users(event.parts.path)):
+            _excuse(judged[event])
+    return judged
 
 
 def _excuse(judged: Judged) -> None:
@@ -194,21 +194,23 @@ def is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     is (a dropout of nothing, a cast to the type that it has) has no node of its own in the graph, and what was recorded
     is that of the call before. Records of ours say so; of others the shapes say it.
     """
-    found = pairing.other_nodes.get((event, partner))
-    if found is None:
-        found = pairing.other_nodes[event, partner] = _is_of_another_node(pairing, event, partner)
-    return found
+    is_other = pairing.other_nodes.get((event, partner))
+    if is_other is None:
+        is_other = pairing.other_nodes[event, partner] = _is_of_another_node(pairing, event, partner)
+    return is_other
 
 
 def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
-    for one in (event, partner):
-        if one.parts.kind == "api" and not has_own_backward(one.record, len(one.inputs())):
+    for event_of_side in (event, partner):
+        if event_of_side.parts.kind == "api" and not has_own_backward(
+            event_of_side.record, len(event_of_side.inputs())
+        ):
             return True
-    for timeline, one in ((pairing.candidate, event), (pairing.reference, partner)):
-        forward = timeline.forward_of(one) if one.is_call else None
+    for timeline, event_of_side in ((pairing.candidate, event), (pairing.reference, partner)):
+        forward = timeline.forward_of(event_of_side) if event_of_side.is_call else None
         if forward is None or not forward.is_call:
             continue
-        shapes = [leaf.get("shape") for _, leaf in one.outputs() if is_floating(leaf)]
+        shapes = [leaf.get("shape") for _, leaf in event_of_side.outputs() if is_floating(leaf)]
         if shapes:
             given = [leaf.get("shape") for _, leaf in forward.inputs() if is_tensor(leaf)]
             if any(shape not in given for shape in shapes):
@@ -216,7 +218,7 @@ def _is_of_another_node(pairing: Pairing, event: Event, partner: Event) -> bool:
     return False
 
 
-def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], producers: Producers) -> float:
+def _users_difference(pairing: Pairing, event: Event, judged: dict[Event, Judged], producers: Producers) -> float:
     """How much the backward calls differ that a module's parameters get their gradients from; infinite if one
     of them was made on one side only.
     """
@@ -224,11 +226,11 @@ def _of_users(pairing: Pairing, event: Event, judged: dict[Event, Judged], produ
     for user in producers.users(event.parts.path):
         backward = pairing.candidate.backward_of(user)
         if backward is not None:
-            found = judged.get(backward)
+            judged_user = judged.get(backward)
             largest = max(
                 largest,
-                math.inf if found is None else found.input_difference,
-                0.0 if found is None else found.output_difference,
+                math.inf if judged_user is None else judged_user.input_difference,
+                0.0 if judged_user is None else judged_user.output_difference,
             )
         partner = pairing.partner.get(user)
         if partner is not None and backward is None and pairing.reference.backward_of(partner) is not None:
@@ -256,7 +258,7 @@ def _without_cancellation(size: float, count: int, taken: float, leaf: dict[str,
     return size * math.sqrt(max(1.0, count / shape[0])) * (taken if len(shape) > 1 else 1.0)
 
 
-def _of_maker(
+def _maker_difference(
     event: Event, judged: dict[Event, Judged], producers: Producers, furthest: float, least: float, leaf: Any
 ) -> float:
     """How much the call differs that made a tensor which ``event`` takes. ``furthest``: the most that any call before
@@ -278,9 +280,9 @@ def _hiding(event: Event, partner: Event) -> list[Any]:
     return [
         leaf
         for is_of_kind in kinds
-        if (found := [leaf for _, leaf in event.inputs() if is_of_kind(leaf)])
+        if (leaves := [leaf for _, leaf in event.inputs() if is_of_kind(leaf)])
         and any(is_of_kind(leaf) for _, leaf in partner.inputs())
-        for leaf in found
+        for leaf in leaves
     ]
 
 
@@ -298,17 +300,17 @@ def judge(
     partner: Event,
     comparer: Comparer,
     inherited: float = 0.0,
-    of_maker: Callable[[Any], float] = lambda leaf: 0.0,
+    maker_difference: Callable[[Any], float] = lambda leaf: 0.0,
     largest: float = 0.0,
     expected: Expected | None = None,
 ) -> Judged:
     """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
-    made from. ``of_maker``: how much the call differs that made a tensor. ``largest``: the size of the largest gradient
-    of a parameter. ``expected``: what size that of this parameter would have without cancellation.
+    made from. ``maker_difference``: how much the call differs that made a tensor. ``largest``: the size of the largest
+    gradient of a parameter. ``expected``: what size that of this parameter would have without cancellation.
     """
     judged = Judged(event, partner)
     hiding = _hiding(event, partner)
-    judged.hidden = max(map(of_maker, hiding)) if hiding else 0.0
+    judged.hidden = max(map(maker_difference, hiding)) if hiding else 0.0
     judged.unread = any(map(is_unread, hiding))
     if _same_record(event, partner) and inherited == 0.0 and not _is_reordered(event, comparer):
         judged.input_difference = judged.hidden
@@ -326,29 +328,34 @@ def judge(
     arriving, changed = judged.changed_inputs, judged.changed_outputs
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.input_difference = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
-    for one in arriving:
-        if one.delta == 0.0 and is_tensor(one.left) and is_tensor(one.right):
-            judged.input_difference = max(judged.input_difference, comparer.rows.apart(one.left, one.right))
-        if not_finite(one.left) and math.isfinite(one.delta):
+    for difference in arriving:
+        if difference.delta == 0.0 and is_tensor(difference.left) and is_tensor(difference.right):
+            judged.input_difference = max(
+                judged.input_difference, comparer.rows.apart(difference.left, difference.right)
+            )
+        if not_finite(difference.left) and math.isfinite(difference.delta):
             # A mask of infinities hides the statistics of what is beside them; what it was made from says more.
-            judged.input_difference = max(judged.input_difference, of_maker(one.left))
+            judged.input_difference = max(judged.input_difference, maker_difference(difference.left))
     judged.output_difference = _largest(changed)
     if arriving and operation(event.stem) in operators.CHOOSES:
         # Which of several that are about as large is chosen, rounding decides.
-        judged.output_difference = _largest([one for one in changed if not is_integer(one.left)])
+        judged.output_difference = _largest([difference for difference in changed if not is_integer(difference.left)])
     if comparer.crossing and event.direction in ("gradient", "backward"):
         least = noise.SMALL_GRADIENT * (largest or max((rms(leaf) for _, leaf in _tensors(results)), default=0.0))
         weigh = partial(delta_of_gradient, least=least, expected=expected)
         judged.outputs.sort(key=weigh, reverse=True)
         judged.output_difference = max(map(weigh, changed), default=0.0)
     elif event.direction in ("gradient", "backward") and changed:
-        expected = expected or _of_bias(inputs)
-        shares = [_share_of_terms(one, expected, rounding) for one in changed]
+        expected = expected or _expected_bias(inputs)
+        shares = [_share_of_terms(difference, expected, rounding) for difference in changed]
         judged.output_difference = _largest(changed)
         if min(shares) < 1.0:
-            judged.vanishing = frozenset(one.slot for one, share in zip(changed, shares, strict=True) if share < 1.0)
+            judged.vanishing = frozenset(
+                difference.slot for difference, share in zip(changed, shares, strict=True) if share < 1.0
+            )
             judged.output_difference = max(
-                one.delta * share if share < 1.0 else one.delta for one, share in zip(changed, shares, strict=True)
+                difference.delta * share if share < 1.0 else difference.delta
+                for difference, share in zip(changed, shares, strict=True)
             )
     factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
     own = noise.own_noise_of(event, given, made, rounding, factor, comparer.crossing)
@@ -375,7 +382,7 @@ def judge(
         judged.status, judged.allowed = "explained", max(judged.allowed, judged.output_difference)
     if comparer.crossing and judged.output_difference <= judged.allowed and any(map(_is_valued, outputs)):
         # Arguments of one name may mean other things, and the result says that these do not.
-        judged.inputs = [one for one in judged.inputs if one.what != "argument"]
+        judged.inputs = [difference for difference in judged.inputs if difference.what != "argument"]
     return judged
 
 
@@ -392,7 +399,7 @@ def delta_of_gradient(difference: Difference, least: float, expected: Expected |
     return difference.delta * min(1.0, size / least) if least and math.isfinite(size) else difference.delta
 
 
-def _of_bias(arriving: Sequence[Slot]) -> Expected:
+def _expected_bias(arriving: Sequence[Slot]) -> Expected:
     """What size the gradient of a bias would have, a sum of what arrives, if the terms were unrelated."""
     largest = max((leaf for _, leaf in arriving if is_floating(leaf)), key=numel, default=None)
     if largest is None:
@@ -425,8 +432,12 @@ def forward_delta(forward: Judged | None) -> float:
 def _status(judged: Judged) -> PairStatus:
     if not judged.changed_outputs:
         return "explained" if judged.changed_inputs else "same"
-    if any(one.what == "not_finite" for one in judged.outputs):
-        return "explained" if any(one.what == "not_finite" for one in judged.changed_inputs) else "unexplained"
+    if any(difference.what == "not_finite" for difference in judged.outputs):
+        return (
+            "explained"
+            if any(difference.what == "not_finite" for difference in judged.changed_inputs)
+            else "unexplained"
+        )
     if judged.output_difference > judged.allowed:
         return "unexplained"
     if judged.input_difference == 0.0 and not judged.changed_inputs:
@@ -435,12 +446,12 @@ def _status(judged: Judged) -> PairStatus:
 
 
 def _same_record(event: Event, partner: Event) -> bool:
-    one, other = event.record, partner.record
+    ours, other = event.record, partner.record
     if writes_in_place(event.stem) and event.outputs() != partner.outputs():
         return False  # what it left stands in no record: see msprobe.diagnose.steps.written
-    if len(one) != len(other):
+    if len(ours) != len(other):
         return False
-    return all(key == "msprobe" or other.get(key) == value for key, value in one.items())
+    return all(key == "msprobe" or other.get(key) == value for key, value in ours.items())
 
 
 def _is_reordered(event: Event, comparer: Comparer) -> bool:
@@ -452,7 +463,7 @@ def _is_reordered(event: Event, comparer: Comparer) -> bool:
 
 
 def _largest(differences: Sequence[Difference]) -> float:
-    return max([one.delta for one in differences]) if differences else 0.0
+    return max([difference.delta for difference in differences]) if differences else 0.0
 
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:
@@ -463,10 +474,10 @@ def dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
     """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
     counts: dict[tuple[str, str], int] = {}
     total = 0
-    for one in judged:
-        if one.event.direction != "forward":
+    for call in judged:
+        if call.event.direction != "forward":
             continue
         total += 1
-        for pair in {(d.left["dtype"], d.right["dtype"]) for d in one.outputs if d.what == "dtype"}:
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in call.outputs if d.what == "dtype"}:
             counts[pair] = counts.get(pair, 0) + 1
     return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

@@ -120,7 +120,7 @@ def pass_limit(own: float, factor: float, arrived: float, count: int, unit: floa
     """How far the results of a module may be apart. ``own``, ``factor``: see ``noise``; ``count``: of the calls that
     rounded to ``unit`` until then.
     """
-    return _of_few_digits(noise.explained(own, factor, arrived), arrived, count, unit)
+    return _limit_of_few_digits(noise.explained(own, factor, arrived), arrived, count, unit)
 
 
 def input_limit(own: float, before: float, count: int, unit: float) -> float:
@@ -128,7 +128,7 @@ def input_limit(own: float, before: float, count: int, unit: float) -> float:
     :func:`sum_order_limit`; ``before``: by how much modules before differed at most; ``count``: of the calls that
     rounded to ``unit`` until then.
     """
-    return _of_few_digits(own + handed_on(before), before, count, unit)
+    return _limit_of_few_digits(own + handed_on(before), before, count, unit)
 
 
 def gradient_limit(own: float, reached: float, count: int, unit: float) -> float:
@@ -139,7 +139,7 @@ def gradient_limit(own: float, reached: float, count: int, unit: float) -> float
     return allowed if unit <= units.FINE else min(allowed, max(effect.types_limit(count, unit), _OF_MODULE * reached))
 
 
-def _of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
+def _limit_of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
     """No more than the roundings since weights and data agreed, and what modules make of the inputs."""
     if unit <= units.FINE:
         return allowed

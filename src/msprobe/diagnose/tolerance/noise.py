@@ -16,7 +16,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import numbers, numel, rms
-from msprobe.diagnose.steps.tensor_info import TensorInfo, tensors_of
+from msprobe.diagnose.steps.tensor_info import RecordedTensor, tensors_of
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import units
 
@@ -82,8 +82,8 @@ def own_noise(
 
 def own_noise_of(
     event: Event,
-    inputs: Sequence[TensorInfo],
-    outputs: Sequence[TensorInfo],
+    inputs: Sequence[RecordedTensor],
+    outputs: Sequence[RecordedTensor],
     rounding: float,
     factor: float = 1.0,
     crossing: bool = False,
@@ -103,7 +103,7 @@ def own_noise_of(
     return factor * (rounding * 4.0 + sums * math.sqrt(_terms(inputs, outputs)) / 2) * math.sqrt(depth)
 
 
-def _terms(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> float:
+def _terms(inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor]) -> float:
     """How many terms a sum inside the call may have."""
     if not inputs or not outputs:
         return 1.0
@@ -121,7 +121,7 @@ def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot],
 
 
 def amplification_of(
-    event: Event, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], crossing: bool = False
+    event: Event, inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor], crossing: bool = False
 ) -> float:
     """The same of the tensors alone."""
     tensors = [leaf for leaf in inputs if leaf.floating]
@@ -165,18 +165,18 @@ def _product(tensors: Sequence[dict[str, Any]]) -> float:
 
 
 def _largest(leaf: dict[str, Any]) -> float:
-    found = numbers(leaf)
-    if found is None:
+    statistics = numbers(leaf)
+    if statistics is None:
         return 1.0
-    largest, least = abs(found[0]), abs(found[1])
+    largest, least = abs(statistics[0]), abs(statistics[1])
     return max(1.0, largest if math.isfinite(largest) else 1.0, least if math.isfinite(least) else 1.0)
 
 
 def _centring(leaf: dict[str, Any]) -> float:
     """How much larger the elements are than their deviation from the mean."""
-    found = numbers(leaf)
+    statistics = numbers(leaf)
     size = rms(leaf)
-    if found is None or not size:
+    if statistics is None or not size:
         return 1.0
-    variance = size * size - found[2] * found[2]
+    variance = size * size - statistics[2] * statistics[2]
     return min(size / math.sqrt(variance), 1e4) if variance > 0 else 1e4

@@ -22,11 +22,11 @@ def roundings_limit(events: Sequence[Event], unit_of_run: float) -> float:
     deviations of their sum; and a unit by which the statistics themselves are rounded. ``unit_of_run``: that of the
     type that the run computes in, since under autocast calls compute in a coarser one than they take and give.
     """
-    every = [one for event in events for one in _calls_in(event)]
-    unit = max((units.unit(one.outputs(), one.inputs()) for one in every), default=0.0)
+    every = [call for event in events for call in _calls_in(event)]
+    unit = max((units.unit(call.outputs(), call.inputs()) for call in every), default=0.0)
     unit = max(unit, unit_of_run)
     return max(
-        rounding_count_limit(sum(operation(one.stem) not in operators.MOVES for one in every), unit), least(unit)
+        rounding_count_limit(sum(operation(call.stem) not in operators.MOVES for call in every), unit), least(unit)
     )
 
 

@@ -41,14 +41,14 @@ def unit_of_types(types: Iterable[str]) -> float:
 
 def common_unit(events: Iterable[Event]) -> float:
     """The rounding unit of the coarsest type that many of these calls give their results in."""
-    found = (unit(event.outputs()) for event in events if event.direction == "forward" and event.is_call)
-    return coarsest_of_many(Counter(filter(None, found)))
+    units_of_calls = (unit(event.outputs()) for event in events if event.direction == "forward" and event.is_call)
+    return coarsest_of_many(Counter(filter(None, units_of_calls)))
 
 
 def coarsest_of_many(counts: Counter[float]) -> float:
     """The coarsest unit among those that are frequent; 0 if there is none. ``counts``: how often each was found."""
     total = sum(counts.values())
-    return max((found for found, count in counts.items() if count >= _COMMON * total), default=0.0)
+    return max((unit_counted for unit_counted, count in counts.items() if count >= _COMMON * total), default=0.0)
 
 
 def pair_unit(difference: Difference) -> float:

@@ -43,7 +43,7 @@ class Common:
     without_rank: tuple[Step, ...] = ()
 
     @property
-    def of_one_side(self) -> dict[str, int]:
+    def only_on_one_side(self) -> dict[str, int]:
         """How many steps and ranks one side has alone, for the summary of a verdict; without what there is none of."""
         counts = {
             "steps_of_one_side": self.lone_steps,
@@ -128,11 +128,11 @@ def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tu
     alike: dict[tuple[str, tuple[Step, ...]], list[str]] = {}
     for (side, rank), missing in lone.items():
         alike.setdefault((side, tuple(missing)), []).append(str(rank))
-    found: list[tuple[str, Step]] = []
+    notes: list[tuple[str, Step]] = []
     for (side, places), ranks in alike.items():
         where = "" if len(places) == steps else said("inside", _in_words(places))
-        found.append((said("ranks-on-one-side", ", ".join(ranks), side, where), places[0]))
-    return found
+        notes.append((said("ranks-on-one-side", ", ".join(ranks), side, where), places[0]))
+    return notes
 
 
 def _in_words(steps: Sequence[Step]) -> str:

@@ -100,51 +100,51 @@ class Extent:
 #: When a suspect counts though what comes of it is within rounding.
 REASONS: tuple[Callable[[Suspect, Extent], bool], ...] = (
     # It is known to count: its effect is hidden, or comes later.
-    lambda one, extent: one.matters,
+    lambda suspect, extent: suspect.matters,
     # Nothing differed before, no rounding explains it, and something comes of it.
-    lambda one, extent: one.decisive and extent.shows,
+    lambda suspect, extent: suspect.decisive and extent.shows,
     # Its inputs agree and cannot give this result, and something comes of it.
-    lambda one, extent: is_wrong(one) and extent.size > 0,
+    lambda suspect, extent: is_wrong(suspect) and extent.size > 0,
     # Rounding may do so much that it hides arguments, and this one's result stands out, and something comes of it.
-    lambda one, extent: (
-        max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and stands_out(one)
+    lambda suspect, extent: (
+        max(extent.size, extent.later) > 0 and effect.hides_arguments(extent.allowed) and stands_out(suspect)
     ),
     # Rounding may do so much that it hides arguments, and the effect of this one stands out.
-    lambda one, extent: (
+    lambda suspect, extent: (
         effect.hides_arguments(extent.allowed)
         and effect.stands_out(extent.size, extent.tolerance)
-        and _is_argument(one)
-        and _is_judged(one)
+        and _is_argument(suspect)
+        and _is_judged(suspect)
     ),
 )
 
 
 def conclude(
-    results: Sequence[ComparedRank], found: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
+    results: Sequence[ComparedRank], suspects: Sequence[Suspect], reach_later: Callable[[], float], goes_on: bool
 ) -> tuple[Status, list[Finding]]:
     """What the suspects of a step amount to: status, and findings in order. ``reach_later``: how far differences reach
     in the next step, if there is one (``goes_on``).
     """
     extent = _extent(results)
     if extent.size > extent.agreeing and all(result.values and not result.interrupted for result in results):
-        found = _with_what_is_behind(found, results)
-    if not found:
+        suspects = _with_what_is_behind(suspects, results)
+    if not suspects:
         return "agree", []
-    clear = [suspect for suspect in found if suspect.clear]
-    quiet = [suspect for suspect in found if _is_quiet(suspect)]
+    clear = [suspect for suspect in suspects if suspect.clear]
+    quiet = [suspect for suspect in suspects if _is_quiet(suspect)]
     if extent.size <= extent.allowed and (clear or quiet):
         # What the optimizer does shows in the weights of the next step. There rounding has grown.
         following = reach_later()
         grown = following > effect.later(extent.tolerance)
         extent = replace(extent, size=max(extent.size, following) if grown else extent.size, later=following)
     # What shows in the next step alone, and none follows.
-    unknown = not goes_on and any(suspect.shows_later for suspect in found)
+    unknown = not goes_on and any(suspect.shows_later for suspect in suspects)
     if not clear and not unknown:
         if extent.is_harmless and quiet:
             return "harmless", [replace(suspect.finding, harmless=True) for suspect in once(quiet)[:_MOST_QUIET]]
         if extent.size <= extent.agreeing:
             return "agree", []  # if something does differ, the next step says what
-    ordered = in_order_of_weight(found)
+    ordered = in_order_of_weight(suspects)
     counts = unknown or any(holds(suspect, extent) for suspect in ordered for holds in REASONS)
     harmless = extent.is_harmless and not counts
     findings = [replace(suspect.finding, harmless=harmless) for suspect in once(ordered)[:MOST_FINDINGS]]
@@ -164,23 +164,23 @@ def _extent(results: Sequence[ComparedRank]) -> Extent:
     )
 
 
-def in_order_of_weight(found: Sequence[Suspect]) -> list[Suspect]:
+def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The suspects, the likeliest origin first; of one weight in the order in which things happened."""
-    clear = sorted((suspect for suspect in found if suspect.clear), key=is_rounding)
+    clear = sorted((suspect for suspect in suspects if suspect.clear), key=is_rounding)
     # What was done otherwise comes before what came out of it.
     leads = (
-        found[0].finding.kind in _FACTS
+        suspects[0].finding.kind in _FACTS
         and all(suspect.finding.kind in _MEASURED for suspect in clear)
         and not (clear and clear[0].finding.cause == "not_cleared")
     )
 
     def weight(suspect: Suspect) -> int:
-        if suspect is found[0] and leads:
+        if suspect is suspects[0] and leads:
             return 0
         return 1 + is_rounding(suspect) if suspect.clear else 3
 
     # What a step before leaves of rounding in the weights says nothing beside what is clear.
-    kept = [one for one in found if one.clear or not clear or one.finding.kind != "weights"]
+    kept = [suspect for suspect in suspects if suspect.clear or not clear or suspect.finding.kind != "weights"]
     return sorted(kept, key=weight)
 
 
@@ -202,20 +202,20 @@ def rounding_of(result: ComparedRank) -> float:
     return frameworks.where_all_agree(allowed) if result.crossing else allowed
 
 
-def _with_what_is_behind(found: Sequence[Suspect], results: Sequence[ComparedRank]) -> list[Suspect]:
+def _with_what_is_behind(suspects: Sequence[Suspect], results: Sequence[ComparedRank]) -> list[Suspect]:
     """The suspects of an effect beyond rounding, with what may be behind it that none of them explains: what one side
     does alone, and where it grows most.
     """
-    clear = [suspect for suspect in found if suspect.clear]
+    clear = [suspect for suspect in suspects if suspect.clear]
     doubts = across_ranks([replace(result, suspects=result.doubts) for result in results])
     if clear:
         # A gradient that is missed is what comes of something.
-        return [*doubts, *found] if all(map(_is_missed, clear)) else list(found)
+        return [*doubts, *suspects] if all(map(_is_missed, clear)) else list(suspects)
     # No call is beyond what rounding and its inputs may do: where a first difference is known before which all agrees,
     # it comes of that.
     furthest = max(results, key=lambda result: result.reach.size).beyond
-    first = next((suspect for suspect in found if suspect.begins), None)
-    rest = [suspect for suspect in found if suspect is not first]
+    first = next((suspect for suspect in suspects if suspect.begins), None)
+    rest = [suspect for suspect in suspects if suspect is not first]
     led = [_leads_to(first, furthest)] if first is not None else []
     every = [*led, *doubts, *([furthest] if furthest is not None else []), *rest]
     return [replace(every[0], clear=True, decisive=True), *every[1:]] if every else []
@@ -283,9 +283,9 @@ def stands_out(suspect: Suspect) -> bool:
 
 def across_ranks(results: Iterable[ComparedRank]) -> list[Suspect]:
     """The suspects of all ranks: between two exchanges of data, what happened earlier on its own rank goes first."""
-    found: list[tuple[int, float, Suspect]] = []
+    placed: list[tuple[int, float, Suspect]] = []
     for result in results:
         for suspect in result.suspects:
-            found.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
-    found.sort(key=lambda item: item[:2])
-    return [suspect for _, _, suspect in found]
+            placed.append((bisect_left(result.collectives, suspect.place), suspect.place, suspect))
+    placed.sort(key=lambda item: item[:2])
+    return [suspect for _, _, suspect in placed]

@@ -27,7 +27,7 @@ def settle_exchanges(results: Sequence[ComparedRank]) -> list[ComparedRank]:
                 whole[0] += 1
                 whole[1] += sizes[2 * number]
                 whole[2] += sizes[2 * number + 1]
-    found = []
+    settled_results = []
     for result in results:
         settled, reach = set(), result.reach
         for name, node in result.waiting.items():
@@ -38,6 +38,6 @@ def settle_exchanges(results: Sequence[ComparedRank]) -> list[ComparedRank]:
                 settled.add(name)
             if not is_known:
                 reach = replace(reach, explained=False)
-        kept = [one for one in result.suspects if not (one.waits and one.finding.entry in settled)]
-        found.append(replace(result, suspects=kept, reach=reach))
-    return found
+        kept = [suspect for suspect in result.suspects if not (suspect.waits and suspect.finding.entry in settled)]
+        settled_results.append(replace(result, suspects=kept, reach=reach))
+    return settled_results

@@ -41,32 +41,36 @@ def with_first_suspects(results: Iterable[ComparedRank], most: int = 2 * MOST_FI
 
 def _trim(results: list[ComparedRank], most: int) -> None:
     for name in ("suspects", "doubts"):
-        found: defaultdict[Hashable, list[tuple[int, float, int, Suspect]]] = defaultdict(list)
+        by_weight: defaultdict[Hashable, list[tuple[int, float, int, Suspect]]] = defaultdict(list)
         for number, result in enumerate(results):
-            for one in getattr(result, name):
-                found[_weight(one)].append((bisect_left(result.collectives, one.place), one.place, number, one))
-        if all(len(alike) <= most for alike in found.values()):
+            for suspect in getattr(result, name):
+                by_weight[_weight(suspect)].append(
+                    (bisect_left(result.collectives, suspect.place), suspect.place, number, suspect)
+                )
+        if all(len(alike) <= most for alike in by_weight.values()):
             continue
-        ordered = ([one for *_, one in sorted(alike, key=lambda item: item[:3])] for alike in found.values())
-        left = {id(one) for alike in ordered for one in first_of_each(alike)[:most]}
+        ordered = (
+            [suspect for *_, suspect in sorted(alike, key=lambda item: item[:3])] for alike in by_weight.values()
+        )
+        left = {id(suspect) for alike in ordered for suspect in first_of_each(alike)[:most]}
         for result in results:
             suspects: list[Suspect] = getattr(result, name)
-            suspects[:] = [one for one in suspects if id(one) in left]
+            suspects[:] = [suspect for suspect in suspects if id(suspect) in left]
 
 
-def _weight(one: Suspect) -> Hashable:
+def _weight(suspect: Suspect) -> Hashable:
     """All that the conclusion asks of a suspect but its place: two that answer alike weigh the same."""
-    result = one.finding.fact(ResultFact)
+    result = suspect.finding.fact(ResultFact)
     judged = result is None or math.isfinite(result.explained)
-    kind = one.finding.kind, one.finding.cause, one.shows_later
+    kind = suspect.finding.kind, suspect.finding.cause, suspect.shows_later
     return (
         *kind,
-        one.clear,
-        one.matters,
-        one.begins,
-        one.decisive,
+        suspect.clear,
+        suspect.matters,
+        suspect.begins,
+        suspect.decisive,
         judged,
-        is_rounding(one),
-        is_wrong(one),
-        stands_out(one),
+        is_rounding(suspect),
+        is_wrong(suspect),
+        stands_out(suspect),
     )

@@ -20,7 +20,7 @@ def note_of_micro_batches(pairing: Pairing) -> list[str]:
     unless the dumps show that.
     """
     mine, theirs = _batches(pairing.candidate), _batches(pairing.reference)
-    sizes = [[shape[0] for shape, _ in one] for one in (mine, theirs)]
+    sizes = [[shape[0] for shape, _ in batches] for batches in (mine, theirs)]
     if not mine or not theirs or len({shape[1:] for shape, _ in (*mine, *theirs)}) > 1:
         return []
     if len(mine) != len(theirs):
@@ -36,7 +36,7 @@ def note_of_micro_batches(pairing: Pairing) -> list[str]:
 
 def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
     """The shape of what each pass of the first module takes, and what distinguishes it from others."""
-    found: list[tuple[tuple[int, ...], Hashable]] = []
+    batches: list[tuple[tuple[int, ...], Hashable]] = []
     first = ""
     for event in timeline:
         if not event.is_module or event.parent is not None or event.direction != "forward":
@@ -45,8 +45,8 @@ def _batches(timeline: Timeline) -> list[tuple[tuple[int, ...], Hashable]]:
         first = first or path
         taken: Any = next((leaf for _, leaf in event.inputs() if is_tensor(leaf) and leaf.get("shape")), None)
         if path == first and taken is not None:
-            found.append((tuple(taken["shape"]), fingerprint(taken)))
-    return found
+            batches.append((tuple(taken["shape"]), fingerprint(taken)))
+    return batches
 
 
 def _in_words(sizes: list[int]) -> str:

@@ -25,29 +25,33 @@ class OnRanks:
 
     def add(self, suspects: Iterable[Suspect]) -> None:
         """Suspects of a rank."""
-        for one in suspects:
-            if isinstance(one.finding.rank, int):
-                self._ranks[but_for_its_rank(one.finding)].add(one.finding.rank)
+        for suspect in suspects:
+            if isinstance(suspect.finding.rank, int):
+                self._ranks[but_for_its_rank(suspect.finding)].add(suspect.finding.rank)
 
-    def noted(self, one: Suspect) -> Suspect:
+    def noted(self, suspect: Suspect) -> Suspect:
         """The suspect, with the ranks that it is on if they are several."""
-        ranks = self._ranks.get(but_for_its_rank(one.finding), ())
-        return one if len(ranks) < 2 else replace(one, finding=replace(one.finding, ranks=tuple(sorted(ranks))))
+        ranks = self._ranks.get(but_for_its_rank(suspect.finding), ())
+        return (
+            suspect
+            if len(ranks) < 2
+            else replace(suspect, finding=replace(suspect.finding, ranks=tuple(sorted(ranks))))
+        )
 
 
 def once(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The suspects in their order; of those that are one on several ranks, as was noted, the first alone."""
-    kept = {id(one) for one in first_of_each([one for one in suspects if one.finding.ranks])}
-    return [one for one in suspects if not one.finding.ranks or id(one) in kept]
+    kept = {id(suspect) for suspect in first_of_each([suspect for suspect in suspects if suspect.finding.ranks])}
+    return [suspect for suspect in suspects if not suspect.finding.ranks or id(suspect) in kept]
 
 
 def first_of_each(suspects: Iterable[Suspect]) -> list[Suspect]:
     """Of suspects that are one on several ranks the first of them, in their order."""
     kept: dict[tuple[Hashable, object], Suspect] = {}
-    for number, one in enumerate(suspects):
+    for number, suspect in enumerate(suspects):
         # Two of one rank are two.
-        several = None if isinstance(one.finding.rank, int) else number
-        first = kept.setdefault((but_for_its_rank(one.finding), several), one)
-        if first is not one and first.finding.rank == one.finding.rank:
-            kept[but_for_its_rank(one.finding), (number,)] = one
+        several = None if isinstance(suspect.finding.rank, int) else number
+        first = kept.setdefault((but_for_its_rank(suspect.finding), several), suspect)
+        if first is not suspect and first.finding.rank == suspect.finding.rank:
+            kept[but_for_its_rank(suspect.finding), (number,)] = suspect
     return list(kept.values())

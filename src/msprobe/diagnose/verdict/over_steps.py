@@ -19,16 +19,16 @@ def findings_over_steps(findings: Sequence[Finding], steps: int, effect: float) 
     ``effect``: how far loss, gradients and weights are apart, which may be by rounding.
     """
     measured = NoEffect(steps, effect)
-    found = _begin_where_first_there(list(findings))
-    return [one.with_fact(one.message, measured) if _is_idle(one) else one for one in found]
+    begun = _begin_where_first_there(list(findings))
+    return [finding.with_fact(finding.message, measured) if _is_idle(finding) else finding for finding in begun]
 
 
 def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
-    place = next((number for number, one in enumerate(findings) if not one.harmless), None)
+    place = next((number for number, finding in enumerate(findings) if not finding.harmless), None)
     if place is None or findings[place].kind not in _SETTINGS:
         return findings
     shown = findings[place]
-    same = [number for number, one in enumerate(findings[:place]) if _setting(one) == _setting(shown)]
+    same = [number for number, finding in enumerate(findings[:place]) if _setting(finding) == _setting(shown)]
     if not same or findings[same[0]].step == shown.step:
         return findings
     first = findings.pop(same[0])

@@ -32,17 +32,17 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
     if not candidate or not reference:
         return ()
     sides = candidate, reference
-    found = [_of_kind(kind, *sides) for kind in KINDS]
+    texts = [_kind_in_words(kind, *sides) for kind in KINDS]
     if device_of(candidate) != device_of(reference):
-        found.append(
+        texts.append(
             said(
                 "device-differs",
                 *(str(side.get("device") or "an unknown device") for side in sides),
             )
         )
-    found += [_of_autocast(*sides), _of_type(*sides)]
-    found += [_of_switch(name, text, *sides) for name, text in _SWITCHES.items()]
-    found += [
+    texts += [_autocast_in_words(*sides), _type_in_words(*sides)]
+    texts += [_switch_in_words(name, text, *sides) for name, text in _SWITCHES.items()]
+    texts += [
         said(
             "version-differs",
             name,
@@ -53,10 +53,10 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
         for name in _VERSIONS
         if name in candidate and name in reference and candidate[name] != reference[name]
     ]
-    return tuple(one for one in found if one)
+    return tuple(text for text in texts if text)
 
 
-def _of_kind(kind: Multiplication, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+def _kind_in_words(kind: Multiplication, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     mine, theirs = declared_unit(candidate, kind), declared_unit(reference, kind)
     if mine == theirs:
         return ""
@@ -73,7 +73,7 @@ def _type(unit: float, environment: Mapping[str, Any]) -> str:
     return "HF32 (10 bits or more)" if "torch_npu" in environment or "mindspore" in environment else "TF32 (10 bits)"
 
 
-def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+def _autocast_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     mine, theirs = (
         {str(value).removeprefix("torch.") for name, value in side.items() if name.startswith(_AUTOCAST)}
         for side in (candidate, reference)
@@ -81,20 +81,21 @@ def _of_autocast(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> 
     if mine == theirs:
         return ""
     words = [
-        said("under-autocast-to", joined(" and ", sorted(one))) if one else "without autocast" for one in (mine, theirs)
+        said("under-autocast-to", joined(" and ", sorted(types))) if types else "without autocast"
+        for types in (mine, theirs)
     ]
     return said("autocast-differs", words[0], words[1])
 
 
-def _of_type(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+def _type_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     mine, theirs = (str(side.get("torch.get_default_dtype", "")) for side in (candidate, reference))
     if mine == theirs or not (mine and theirs):
         return ""
-    left, right = (one.removeprefix("torch.") for one in (mine, theirs))
+    left, right = (dtype.removeprefix("torch.") for dtype in (mine, theirs))
     return said("default-dtype-differs", left, right)
 
 
-def _of_switch(name: str, text: str, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+def _switch_in_words(name: str, text: str, candidate: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     mine, theirs = candidate.get(name), reference.get(name)
     if mine is None or theirs is None or mine == theirs:
         return ""

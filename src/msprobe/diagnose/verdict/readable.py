@@ -21,23 +21,23 @@ def readable_verdict(
     These parts are reported in the notes, and counted in the summary (``unread``). Raises what ``compare`` raises if
     that is no fault of single parts, or nothing is left to compare.
     """
-    one, other = open_dump(candidate), open_dump(reference)
-    lost = {"candidate": _lost(one, other), "reference": _lost(other, one)}
+    first, other = open_dump(candidate), open_dump(reference)
+    lost = {"candidate": _lost(first, other), "reference": _lost(other, first)}
     unread = [Wording("{}: {}", side, text) for side, texts in lost.items() for text in texts]
     try:
         verdict = compare(candidate, reference)
     except (InvalidInputError, PathError):
         # Looked for now only: it means to read all of both.
-        broken = {side: broken_parts(dump) for side, dump in _sides(one, other)}
-        one, other = one.without(broken["candidate"]), other.without(broken["reference"])
-        if not any(broken.values()) or not one.steps or not other.steps:
+        broken = {side: broken_parts(dump) for side, dump in _sides(first, other)}
+        first, other = first.without(broken["candidate"]), other.without(broken["reference"])
+        if not any(broken.values()) or not first.steps or not other.steps:
             raise
-        verdict = compare(one, other)
+        verdict = compare(first, other)
         unread += [Wording("{}: {}", side, text) for side, parts in broken.items() for text in parts.values()]
     if not unread:
         return verdict, candidate, reference
     summary = {**verdict.summary, "unread": len(unread)}
-    return replace(verdict, notes=(*unread, *verdict.notes), summary=summary), one, other
+    return replace(verdict, notes=(*unread, *verdict.notes), summary=summary), first, other
 
 
 def _lost(dump: Dump, other: Dump) -> list[str]:
@@ -47,5 +47,5 @@ def _lost(dump: Dump, other: Dump) -> list[str]:
     return [*lost_parts(dump), *([missing_from_all(nowhere)] if nowhere else [])]
 
 
-def _sides(one: Dump, other: Dump) -> tuple[tuple[str, Dump], ...]:
-    return ("candidate", one), ("reference", other)
+def _sides(first: Dump, other: Dump) -> tuple[tuple[str, Dump], ...]:
+    return ("candidate", first), ("reference", other)

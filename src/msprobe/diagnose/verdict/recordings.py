@@ -60,8 +60,8 @@ def _recorded_with_jitter(pairing: Pairing) -> list[str]:
     switches = {name: part.ours.get("precision") for name, part in sides.items()}
     return [
         said("recorded-with-jitter", name)
-        for name, found in switches.items()
-        if isinstance(found, dict) and found.get("jitter") is True
+        for name, switch in switches.items()
+        if isinstance(switch, dict) and switch.get("jitter") is True
     ]
 
 
@@ -119,8 +119,8 @@ def two_models(answering: Iterable[Mapping[str, int]]) -> str:
     other side; empty if that is not so. ``answering``: what :func:`calls_answering` gives for each rank.
     """
     total: Counter[str] = Counter()
-    for one in answering:
-        total.update(one)
+    for counts in answering:
+        total.update(counts)
     if not total or not is_little(total, "of_fewer"):
         return ""
     return _hardly_any(total["pairs"], total["of_fewer"])

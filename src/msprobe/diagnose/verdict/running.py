@@ -177,7 +177,7 @@ class Running:
         if findings:
             self._is_apart(step)
         room = max(0, MOST_HARMLESS - len(self.findings))
-        kept = [one for number, one in enumerate(findings) if number < room or not one.harmless]
+        kept = [finding for number, finding in enumerate(findings) if number < room or not finding.harmless]
         self._harmless_left_out += len(findings) - len(kept)
         self.findings += kept
 

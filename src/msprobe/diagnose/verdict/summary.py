@@ -64,7 +64,7 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     if scene.is_structure:
         notes.append(said("structure-only"))
     elif not scene.has_values:
-        usual = ", ".join(one.name for one in USUAL)
+        usual = ", ".join(statistic.name for statistic in USUAL)
         notes.append(
             said(
                 "values-not-recorded",

@@ -32,19 +32,19 @@ class Unaveraged:
     word: str
 
 
-def name_unaveraged(results: Sequence[ComparedRank], found: Sequence[Suspect]) -> list[Suspect]:
+def name_unaveraged(results: Sequence[ComparedRank], suspects: Sequence[Suspect]) -> list[Suspect]:
     """The suspects of a step. Those that say of a gradient that it is not what the backward pass brought become one,
-    where the ranks show that nothing put their gradients together. ``found``: in order.
+    where the ranks show that nothing put their gradients together. ``suspects``: in order.
     """
-    vague = [suspect for suspect in found if suspect.finding.cause == "on_its_way"]
+    vague = [suspect for suspect in suspects if suspect.finding.cause == "on_its_way"]
     unaveraged = _unaveraged(results) if vague else None
     if unaveraged is None:
-        return list(found)
+        return list(suspects)
     first, ranks = vague[0], [result.rank for result in results]
     names, of = unaveraged.parameters, _SIDES[unaveraged.side == "candidate"]
     shown = f'"{names[0]}"' + (said("and-more-parameters-behind", len(names) - 1) if len(names) > 1 else "")
     listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
-    facts = (Because("not_averaged"), Listed("parameters", names), *_of_seen(first.finding.facts))
+    facts = (Because("not_averaged"), Listed("parameters", names), *_seen_facts(first.finding.facts))
     finding = replace(
         first.finding,
         kind="replica",
@@ -58,18 +58,18 @@ def name_unaveraged(results: Sequence[ComparedRank], found: Sequence[Suspect]) -
         ),
         where=names[0],
         facts=facts,
-        evidence={**_of_place(first.finding), **as_json(facts)},
+        evidence={**_place_evidence(first.finding), **as_json(facts)},
     )
     gone = {id(suspect) for suspect in vague[1:]}
     stated = replace(first, finding=finding, clear=True, matters=True)
-    return [stated if suspect is first else suspect for suspect in found if id(suspect) not in gone]
+    return [stated if suspect is first else suspect for suspect in suspects if id(suspect) not in gone]
 
 
-def _of_seen(facts: Iterable[Fact]) -> list[Fact]:
+def _seen_facts(facts: Iterable[Fact]) -> list[Fact]:
     return [fact for fact in facts if isinstance(fact, SeenFact)]
 
 
-def _of_place(finding: Finding) -> dict[str, Any]:
+def _place_evidence(finding: Finding) -> dict[str, Any]:
     """What the evidence of a finding has besides its facts: where in the program it is."""
     facts = as_json(finding.facts)
     return {key: value for key, value in finding.evidence.items() if key not in facts}
@@ -98,7 +98,8 @@ def _is_reported(name: str, own: Sequence[Mapping[str, Left]], whole: Sequence[M
 def _differ(gradients: Sequence[Left]) -> bool:
     first = gradients[0]
     return any(
-        abs(one.mean - first.mean) > means.error_of_means(one.error + first.error, 0.0, 0.0) for one in gradients[1:]
+        abs(gradient.mean - first.mean) > means.error_of_means(gradient.error + first.error, 0.0, 0.0)
+        for gradient in gradients[1:]
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, check_file, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor, check_file, joined
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.json_text import parse_json
@@ -38,7 +38,7 @@ def _cannot_read(path: str, problem: OSError) -> PathError:
     return PathError(said("cannot-be-read-because", path, reason_of(problem)))
 
 
-def read_safetensors(path: str) -> dict[str, Tensor]:
+def read_safetensors(path: str) -> dict[str, CheckpointTensor]:
     """The tensors of a ``.safetensors`` file. Raises PathError, InvalidInputError."""
     try:
         with open_regular(path) as file:
@@ -54,24 +54,24 @@ def read_safetensors(path: str) -> dict[str, Tensor]:
     if not isinstance(header, dict):
         raise InvalidInputError(said("safetensors-header-is-no-object", path))
     header.pop("__metadata__", None)
-    found = {name: _of_safetensors(path, name, entry, 8 + length, size) for name, entry in header.items()}
+    tensors = {name: _safetensors_tensor(path, name, entry, 8 + length, size) for name, entry in header.items()}
     end = 0
-    for name, one in sorted(found.items(), key=lambda item: item[1].start):
-        if one.nbytes and one.start < end:
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].start):
+        if tensor.nbytes and tensor.start < end:
             raise InvalidInputError(said("tensor-bytes-shared", path, name[:80]))
-        end = max(end, one.start + one.nbytes)
-    return {**found}
+        end = max(end, tensor.start + tensor.nbytes)
+    return {**tensors}
 
 
 def _once(path: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise InvalidInputError(said("header-name-twice", path, twice[:80]))
-    return found
+    return table
 
 
-def _of_safetensors(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
+def _safetensors_tensor(path: str, name: str, entry: Any, base: int, size: int) -> FileTensor:
     where = f'"{path}", tensor {name[:80]!r}'
     if not isinstance(entry, dict):
         raise InvalidInputError(said("tensor-entry-is-no-object", where))
@@ -97,7 +97,7 @@ def _whole(numbers: Any) -> TypeGuard[list[int]]:
 
 
 @dataclass(frozen=True)
-class _Member(Tensor):
+class _Member(CheckpointTensor):
     """An array in an archive of arrays."""
 
     path: str
@@ -120,13 +120,13 @@ class _Member(Tensor):
             raise _cannot_read(self.path, problem) from problem
 
 
-def read_numpy(path: str) -> dict[str, Tensor]:
+def read_numpy(path: str) -> dict[str, CheckpointTensor]:
     """The array of a ``.npy`` file, or those of a ``.npz`` archive. Raises PathError, InvalidInputError."""
     check_file(path)
     if path.endswith(".npy"):
         array = read_npy(path).array
         return {"tensor": _NumpyFile(tuple(map(int, array.shape)), _name(path, array.dtype), path)}
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, CheckpointTensor] = {}
     try:
         with open_regular(path) as file:
             archive = Archive(file, path)
@@ -134,23 +134,23 @@ def read_numpy(path: str) -> dict[str, Tensor]:
             for name, entry in archive.entries.items():
                 if not name.endswith(".npy"):
                     raise InvalidInputError(said("archive-holds-no-array", path, name[:80]))
-                found[name[: -len(".npy")]] = _member(path, archive, entry)
+                tensors[name[: -len(".npy")]] = _member(path, archive, entry)
     except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, RecursionError) as problem:
         raise InvalidInputError(said("array-archive-unreadable", path, problem)) from problem
     except OSError as problem:
         raise _cannot_read(path, problem) from problem
-    return found
+    return tensors
 
 
 @dataclass(frozen=True)
-class _NumpyFile(Tensor):
+class _NumpyFile(CheckpointTensor):
     path: str
 
     def read(self) -> Array:
         return read_npy(self.path).array
 
 
-def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> Tensor:
+def _member(path: str, archive: Archive, entry: zipfile.ZipInfo) -> CheckpointTensor:
     with archive.open(entry) as file:
         shape, _, dtype = npy_header(file)
         start = file.tell()
@@ -172,7 +172,7 @@ def _name(where: str, dtype: np.dtype[Any]) -> str:
 # content = 3; }`
 
 
-def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_mindspore(path: str) -> tuple[dict[str, CheckpointTensor], dict[str, str]]:
     """The tensors of a ``.ckpt`` file of MindSpore, and the texts in it. Raises PathError, InvalidInputError."""
     try:
         with open_regular(path) as file:
@@ -187,7 +187,7 @@ def read_mindspore(path: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise _cannot_read(path, problem) from problem
 
 
-def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read_message(path: str, data: memoryview) -> tuple[dict[str, CheckpointTensor], dict[str, str]]:
     parts: dict[str, list[FileTensor]] = {}
     dims_of: dict[str, tuple[int, ...]] = {}
     texts: dict[str, str] = {}
@@ -216,7 +216,7 @@ def _read_message(path: str, data: memoryview) -> tuple[dict[str, Tensor], dict[
     return {tag: _whole_tensor(path, tag, tuple(some), dims_of[tag]) for tag, some in parts.items()}, texts
 
 
-def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> Tensor:
+def _whole_tensor(path: str, tag: str, parts: tuple[FileTensor, ...], dims: tuple[int, ...]) -> CheckpointTensor:
     from msprobe.environment.checkpoint.tensors import TensorSlice
 
     flat = joined(parts, 0)
@@ -238,6 +238,6 @@ def _tensor_fields(data: memoryview, place: slice) -> tuple[tuple[int, ...], str
             kind = str(data[value], "utf-8")
         elif field == 3 and isinstance(value, slice):
             content = value
-    if len(dims) > _MOST_SIZES or any(one >= 1 << 62 for one in dims):
+    if len(dims) > _MOST_SIZES or any(dim >= 1 << 62 for dim in dims):
         raise WireError(said("shape-too-large"))
     return tuple(dims), kind, content

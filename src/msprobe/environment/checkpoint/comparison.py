@@ -15,7 +15,7 @@ from msprobe.engine import ALONE, Workers
 from msprobe.environment.checkpoint.contents import SECTIONS, Checkpoint, Section
 from msprobe.environment.checkpoint.copies import without_copies
 from msprobe.environment.checkpoint.keys import with_common_keys, with_keys_of, without_words_of_one_optimizer
-from msprobe.environment.checkpoint.measuring import MeasureKind, Measures, measure
+from msprobe.environment.checkpoint.measuring import MeasureKind, ParameterMeasures, measure
 from msprobe.environment.checkpoint.naming import (
     ParameterPair,
     apply_map,
@@ -26,7 +26,7 @@ from msprobe.environment.checkpoint.naming import (
 )
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.environment.checkpoint.optimizer_states import on_common_terms
-from msprobe.environment.checkpoint.tensors import Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Replicas
 from msprobe.errors import MsprobeError
 from msprobe.messages import joined, said
 from msprobe.store.dtypes import ELEMENT_TYPES
@@ -74,22 +74,22 @@ class CheckpointComparison:
 
     first: Checkpoint
     second: Checkpoint
-    rows: list[Measures]
+    rows: list[ParameterMeasures]
     notes: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
-    def of(self, *kinds: MeasureKind, section: str | None = None) -> list[Measures]:
+    def of(self, *kinds: MeasureKind, section: str | None = None) -> list[ParameterMeasures]:
         """Rows of these kinds."""
         return [row for row in self.rows if row.kind in kinds and section in (None, row.section)]
 
     @property
     def counts(self) -> dict[str, int]:
         """How many rows of each kind; kinds that do not occur are left out."""
-        found = Counter(row.kind for row in self.rows)
-        return {kind: found[kind] for kind in ORDER if found[kind]}
+        counted = Counter(row.kind for row in self.rows)
+        return {kind: counted[kind] for kind in ORDER if counted[kind]}
 
     @property
-    def replicas(self) -> list[Measures]:
+    def replicas(self) -> list[ParameterMeasures]:
         """Parameters whose copies on several ranks are not the same."""
         return [row for row in self.rows if any(row.replicas_differ)]
 
@@ -101,7 +101,7 @@ class CheckpointComparison:
 
 @dataclass(frozen=True)
 class _Job:
-    pairs: tuple[tuple[Section, ParameterPair, Tensor | None], ...]
+    pairs: tuple[tuple[Section, ParameterPair, CheckpointTensor | None], ...]
 
 
 def compare_checkpoints(
@@ -113,7 +113,7 @@ def compare_checkpoints(
         first, second = in_same_words(first, second)
     elif request.names != "none":
         first = apply_map(first, read_map(request.names))
-    notes = [f'"{one.path}": {note}' for one in (first, second) for note in one.notes]
+    notes = [f'"{checkpoint.path}": {note}' for checkpoint in (first, second) for note in checkpoint.notes]
     before = {pair.name: pair.second for pair in pair_up(first.weights, earlier.weights)} if earlier else {}
     (first, tied), (second, tied_too) = without_copies(first, second), without_copies(second, first)
     notes += tied + tied_too
@@ -121,27 +121,27 @@ def compare_checkpoints(
     first, second = replace(first, optimizer=states[0]), replace(second, optimizer=states[1])
     notes += states[2]
     not_read = [
-        NotRead(said("what-of-checkpoint", name, one.path), why)
-        for one in (first, second)
-        for name, why in one.unread.items()
+        NotRead(said("what-of-checkpoint", name, checkpoint.path), why)
+        for checkpoint in (first, second)
+        for name, why in checkpoint.unread.items()
     ]
-    work: list[tuple[Section, ParameterPair, Tensor | None]] = []
-    rows: list[Measures] = []
+    work: list[tuple[Section, ParameterPair, CheckpointTensor | None]] = []
+    rows: list[ParameterMeasures] = []
     numbers: list[str] = []
     for section in request.sections:
-        one, two = first.section(section), second.section(section)
-        if section in ("optimizer", "random") and bool(one) != bool(two):
-            has, lacks = (first, second) if one else (second, first)
+        ours, two = first.section(section), second.section(section)
+        if section in ("optimizer", "random") and bool(ours) != bool(two):
+            has, lacks = (first, second) if ours else (second, first)
             what = said("section-state", section)
             notes.append(said("holds-no-state", lacks.path, what))
             not_read.append(NotRead(said("what-of-checkpoint", what, has.path), said("holds-none", lacks.path)))
             continue
         if section == "optimizer":
-            one, two = without_words_of_one_optimizer(one, two)
+            ours, two = without_words_of_one_optimizer(ours, two)
         if section in ("optimizer", "other"):
-            two = with_keys_of(one, two)
+            two = with_keys_of(ours, two)
         if section == "other":
-            one, two, alone, numbers = with_common_keys(one, two)
+            ours, two, alone, numbers = with_common_keys(ours, two)
             not_read += [
                 NotRead(
                     said("what-of-checkpoint", key, (first, second)[side].path),
@@ -149,9 +149,9 @@ def compare_checkpoints(
                 )
                 for side, key in alone
             ]
-        pairs = (pair_up_below_keys if section == "other" else pair_up)(one, two)
+        pairs = (pair_up_below_keys if section == "other" else pair_up)(ours, two)
         if section == "random":
-            pairs, further = _of_common_ranks(pairs)
+            pairs, further = _only_common_ranks(pairs)
             notes += further
         for pair in pairs:
             if pair.first is None or pair.second is None:
@@ -164,8 +164,8 @@ def compare_checkpoints(
         what = said("parameters-measured", sum(len(job.pairs) for job in jobs[:number]))
         progress(said("job-of-jobs", what, number + 1, len(jobs)))
 
-    for found in engine.run(_measure, jobs, workers, show_count):
-        rows += found
+    for measures in engine.run(_measure, jobs, workers, show_count):
+        rows += measures
     rows, remarks = _by_number(rows, first, second)
     notes += remarks
     rows = _exchanged(rows, work)
@@ -178,7 +178,9 @@ def compare_checkpoints(
     return CheckpointComparison(first, second, rows, notes + more, Coverage(dict(read), tuple(not_read)))
 
 
-def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+def _by_number(
+    rows: list[ParameterMeasures], first: Checkpoint, second: Checkpoint
+) -> tuple[list[ParameterMeasures], list[str]]:
     """States of the optimizer paired by the numbers of their parameters, where more of them agree so than by names.
 
     The names follow from the order of the weights, which a program may have saved in a different one.
@@ -189,21 +191,23 @@ def _by_number(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> t
         return rows, []
     sides = [
         {
-            one.numbers.get(name, name): (name, tensor)
-            for name, tensor in one.optimizer.items()
+            checkpoint.numbers.get(name, name): (name, tensor)
+            for name, tensor in checkpoint.optimizer.items()
             if not _NUMBERS.match(name)
         }
-        for one in (first, second)
+        for checkpoint in (first, second)
     ]
     if sides[0].keys() != sides[1].keys():
         return rows, []
-    found = []
+    measures = []
     for key, (name, tensor) in sides[0].items():
         other, partner = sides[1][key]
-        found.append(_measure_pair("optimizer", ParameterPair(other if name == key else name, tensor, partner), None))
-    if sum(row.kind not in HARMLESS for row in found) >= bad:
+        measures.append(
+            _measure_pair("optimizer", ParameterPair(other if name == key else name, tensor, partner), None)
+        )
+    if sum(row.kind not in HARMLESS for row in measures) >= bad:
         return rows, []
-    return [row for row in rows if row.section != "optimizer"] + found, [said("states-paired-by-number")]
+    return [row for row in rows if row.section != "optimizer"] + measures, [said("states-paired-by-number")]
 
 
 def _facts(first: Checkpoint, second: Checkpoint, numbers: list[str]) -> list[str]:
@@ -217,10 +221,10 @@ def _facts(first: Checkpoint, second: Checkpoint, numbers: list[str]) -> list[st
     ]
     if first.iteration != second.iteration and None not in (first.iteration, second.iteration):
         apart.insert(0, f"iteration {first.iteration} | {second.iteration}")
-    keys = [{name.partition(".")[0] for name in one.facts} - {"args"} for one in (first, second)]
+    keys = [{name.partition(".")[0] for name in checkpoint.facts} - {"args"} for checkpoint in (first, second)]
     alone = [*dict.fromkeys(numbers), *sorted(keys[0] ^ keys[1])]
     lists = (("facts-differ", apart), ("facts-of-one-side", alone))
-    return [said(name, _some(found)) for name, found in lists if found]
+    return [said(name, _some(names_found)) for name, names_found in lists if names_found]
 
 
 def _some(texts: list[str]) -> str:
@@ -228,7 +232,7 @@ def _some(texts: list[str]) -> str:
     return joined("; ", texts[:_MOST_FACTS]) + (said("so-many-more-behind", len(rest)) if rest else "")
 
 
-def _of_common_ranks(pairs: list[ParameterPair]) -> tuple[list[ParameterPair], list[str]]:
+def _only_common_ranks(pairs: list[ParameterPair]) -> tuple[list[ParameterPair], list[str]]:
     """Random states of ranks that both sides have; a layout of more ranks has more of them."""
     sides: tuple[set[str], set[str]] = set(), set()
     for pair in pairs:
@@ -244,66 +248,66 @@ def _of_common_ranks(pairs: list[ParameterPair]) -> tuple[list[ParameterPair], l
 
 def _rank_of(name: str) -> str:
     """What comes before the state of a generator: the rank, or the file of one."""
-    found = _SHARD.match(name)
-    if found is None:
+    match = _SHARD.match(name)
+    if match is None:
         return name.partition(".")[0]
-    return found[1] + ".".join(name[found.end() :].split(".")[: found[2].count(".") + 1])
+    return match[1] + ".".join(name[match.end() :].split(".")[: match[2].count(".") + 1])
 
 
 def _open(request: CheckpointRequest) -> tuple[Checkpoint, Checkpoint, Checkpoint | None]:
-    found: list[Checkpoint | None] = []
+    checkpoints: list[Checkpoint | None] = []
     problems: list[MsprobeError] = []
     for path in (request.first, request.second, request.earlier):
         try:
-            found.append(None if path is None else open_checkpoint(path, request.allow_missing))
+            checkpoints.append(None if path is None else open_checkpoint(path, request.allow_missing))
         except MsprobeError as problem:
             problems.append(problem)
     if problems:
         texts = dict.fromkeys(problem.message for problem in problems)
         raise type(problems[0])(joined(" ", texts)) from problems[0]
-    first, second, earlier = found
+    first, second, earlier = checkpoints
     assert first is not None
     assert second is not None
     return first, second, earlier
 
 
-def _jobs(work: list[tuple[Section, ParameterPair, Tensor | None]]) -> Iterator[_Job]:
-    some: list[tuple[Section, ParameterPair, Tensor | None]] = []
+def _jobs(work: list[tuple[Section, ParameterPair, CheckpointTensor | None]]) -> Iterator[_Job]:
+    some: list[tuple[Section, ParameterPair, CheckpointTensor | None]] = []
     size = 0
-    for one in work:
-        nbytes = sum(tensor.nbytes for tensor in (one[1].first, one[1].second) if tensor is not None)
+    for pair_of_work in work:
+        nbytes = sum(tensor.nbytes for tensor in (pair_of_work[1].first, pair_of_work[1].second) if tensor is not None)
         if some and (size + nbytes > _BYTES_A_JOB or len(some) >= _PAIRS_A_JOB):
             yield _Job(tuple(some))
             some, size = [], 0
-        some.append(one)
+        some.append(pair_of_work)
         size += nbytes
     if some:
         yield _Job(tuple(some))
 
 
-def _measure(job: _Job) -> list[Measures]:
-    return [_measure_pair(*one) for one in job.pairs]
+def _measure(job: _Job) -> list[ParameterMeasures]:
+    return [_measure_pair(*pair) for pair in job.pairs]
 
 
-def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None) -> Measures:
+def _measure_pair(section: Section, pair: ParameterPair, earlier: CheckpointTensor | None) -> ParameterMeasures:
     first, second = pair.first, pair.second
     assert first is not None
     assert second is not None
     try:
-        found = measure(pair.name, first, second)
+        measures = measure(pair.name, first, second)
         files = (_differing(first), _differing(second))
         differ, files_of_both = (bool(files[0]), bool(files[1])), files[0] + files[1]
-        if found.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
-            found = replace(found, kind="stale", detail=said("second-is-earlier"))
+        if measures.kind == "changed" and earlier is not None and measure(pair.name, earlier, second).kind == "equal":
+            measures = replace(measures, kind="stale", detail=said("second-is-earlier"))
     except (MsprobeError, ValueError, TypeError, OverflowError) as problem:
-        found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        measures = ParameterMeasures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
         text = problem.message if isinstance(problem, MsprobeError) else said("tensor-broken", f"{problem!r:.200}")
-        found, differ, files_of_both = replace(found, detail=text), (False, False), ()
+        measures, differ, files_of_both = replace(measures, detail=text), (False, False), ()
     except MemoryError:
-        found = Measures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
-        found, differ, files_of_both = replace(found, detail=said("tensor-out-of-memory")), (False, False), ()
+        measures = ParameterMeasures(pair.name, "unreadable", (first.shape, second.shape), (first.dtype, second.dtype))
+        measures, differ, files_of_both = replace(measures, detail=said("tensor-out-of-memory")), (False, False), ()
     return replace(
-        found,
+        measures,
         section=section,
         other_name=pair.other_name,
         replicas_differ=differ,
@@ -311,18 +315,18 @@ def _measure_pair(section: Section, pair: ParameterPair, earlier: Tensor | None)
     )
 
 
-def _differing(tensor: Tensor) -> tuple[str, ...]:
+def _differing(tensor: CheckpointTensor) -> tuple[str, ...]:
     return tensor.differing() if isinstance(tensor, Replicas) else ()
 
 
-def _alone(section: Section, pair: ParameterPair) -> Measures:
+def _alone(section: Section, pair: ParameterPair) -> ParameterMeasures:
     """What one side alone has: the second lacks it (missing), or the first does (extra)."""
-    one, two = pair.first, pair.second
-    return Measures(
+    first, two = pair.first, pair.second
+    return ParameterMeasures(
         pair.name,
-        "extra" if one is None else "missing",
-        (one.shape if one else None, two.shape if two else None),
-        (one.dtype if one else None, two.dtype if two else None),
+        "extra" if first is None else "missing",
+        (first.shape if first else None, two.shape if two else None),
+        (first.dtype if first else None, two.dtype if two else None),
         section=section,
     )
 
@@ -331,13 +335,15 @@ def _alone(section: Section, pair: ParameterPair) -> Measures:
 _Place = tuple[str, str]
 
 
-def _exchanged(rows: list[Measures], work: list[tuple[Section, ParameterPair, Tensor | None]]) -> list[Measures]:
+def _exchanged(
+    rows: list[ParameterMeasures], work: list[tuple[Section, ParameterPair, CheckpointTensor | None]]
+) -> list[ParameterMeasures]:
     """Of what changed, that which has what stands elsewhere on the other side: two norms, or layers in another order.
 
     ``exchanged`` are those whose places make a circle; one that was written over has its source in the detail.
     """
     pairs: dict[_Place, ParameterPair] = {(section, pair.name): pair for section, pair, _ in work}
-    by_norm: dict[tuple[Any, ...], list[Measures]] = {}
+    by_norm: dict[tuple[Any, ...], list[ParameterMeasures]] = {}
     for row in rows:
         # A single number is that of others by chance.
         if row.norms and row.norms[0] and row.shape[0] and math.prod(row.shape[0]) > 1:
@@ -349,24 +355,24 @@ def _exchanged(rows: list[Measures], work: list[tuple[Section, ParameterPair, Te
         own = pairs.get((row.section, row.name))
         candidates = by_norm.get((row.shape[1], row.norms[1]), ())
         # In its own section first: weights have what is in weights, and then what is in an average of them.
-        for other in sorted(candidates, key=lambda one: one.section != row.section)[:_MOST_EXCHANGED]:
+        for other in sorted(candidates, key=lambda other_row: other_row.section != row.section)[:_MOST_EXCHANGED]:
             theirs = pairs.get((other.section, other.name))
             if other is row or own is None or own.second is None or theirs is None or theirs.first is None:
                 continue
             if _is_equal(row.name, theirs.first, own.second):
                 source[row.section, row.name] = other.section, other.name
                 break
-    found = []
+    exchanged = []
     for row in rows:
         place = source.get((row.section, row.name))
         if place is not None:
             kind: MeasureKind = "exchanged" if _is_circle(row, source) else row.kind
             row = replace(row, kind=kind, factor=None, detail=said("second-has-value-of", place[1]))
-        found.append(row)
-    return found
+        exchanged.append(row)
+    return exchanged
 
 
-def _is_circle(row: Measures, source: dict[_Place, _Place]) -> bool:
+def _is_circle(row: ParameterMeasures, source: dict[_Place, _Place]) -> bool:
     own: _Place = row.section, row.name
     place = source.get(own)
     seen: set[_Place] = set()
@@ -376,14 +382,16 @@ def _is_circle(row: Measures, source: dict[_Place, _Place]) -> bool:
     return place == own
 
 
-def _is_equal(name: str, first: Tensor, second: Tensor) -> bool:
+def _is_equal(name: str, first: CheckpointTensor, second: CheckpointTensor) -> bool:
     try:
         return measure(name, first, second).kind == "equal"
     except (MsprobeError, MemoryError):
         return False
 
 
-def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple[list[Measures], list[str]]:
+def _stale(
+    rows: list[ParameterMeasures], first: Checkpoint, second: Checkpoint
+) -> tuple[list[ParameterMeasures], list[str]]:
     """Between two iterations of a training, weights that alone stayed as they were were not updated."""
     if first.iteration is None or second.iteration is None or first.iteration == second.iteration:
         return rows, []
@@ -400,7 +408,7 @@ def _stale(rows: list[Measures], first: Checkpoint, second: Checkpoint) -> tuple
     ], []
 
 
-def _is_trainable(row: Measures) -> bool:
+def _is_trainable(row: ParameterMeasures) -> bool:
     kind = ELEMENT_TYPES.get(row.dtype[0] or "")
     return (
         kind is not None
@@ -410,7 +418,7 @@ def _is_trainable(row: Measures) -> bool:
     )
 
 
-def _weight(row: Measures) -> tuple[int, float, str]:
+def _weight(row: ParameterMeasures) -> tuple[int, float, str]:
     sections = {"weights": 0, "optimizer": 1, "other": 2, "random": 3}
     relative = row.relative if row.relative is not None and not math.isnan(row.relative) else math.inf
     if row.kind == "scaled" and row.factor:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import Tensor, held
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, held
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import file_names
 from msprobe.foreign.budget import factor
@@ -45,10 +45,10 @@ class Checkpoint:
 
     path: str
     format: str
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    optimizer: dict[str, Tensor] = field(default_factory=dict)
-    random: dict[str, Tensor] = field(default_factory=dict)
-    other: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, CheckpointTensor] = field(default_factory=dict)
+    optimizer: dict[str, CheckpointTensor] = field(default_factory=dict)
+    random: dict[str, CheckpointTensor] = field(default_factory=dict)
+    other: dict[str, CheckpointTensor] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     iteration: int | None = None
@@ -57,10 +57,10 @@ class Checkpoint:
     #: State of a parameter -> what it is called by number, where the file numbers its parameters.
     numbers: dict[str, str] = field(default_factory=dict)
 
-    def section(self, name: Section) -> dict[str, Tensor]:
+    def section(self, name: Section) -> dict[str, CheckpointTensor]:
         """The tensors of one section."""
-        found: dict[str, Tensor] = getattr(self, name)
-        return found
+        section: dict[str, CheckpointTensor] = getattr(self, name)
+        return section
 
 
 class Walk:
@@ -103,19 +103,22 @@ def leaves(tree: Any, prefix: str = "", walk: Walk | None = None) -> Iterator[tu
             value = _content(value)
         walk.count(name, value, depth)
         if isinstance(value, dict) and value.keys() >= _MODULE_TABLES:
-            value = _of_module(value)
+            value = _module_state(value)
         if isinstance(value, dict):
             inner: list[tuple[Any, Any]] = list(value.items())
         elif isinstance(value, (list, tuple)):
-            if len(value) > _MANY_NUMBERS and all(isinstance(one, (int, float)) for one in value):
-                yield name, np.array(value, np.float64 if any(isinstance(one, float) for one in value) else object)
+            if len(value) > _MANY_NUMBERS and all(isinstance(element, (int, float)) for element in value):
+                yield (
+                    name,
+                    np.array(value, np.float64 if any(isinstance(element, float) for element in value) else object),
+                )
                 continue
             inner = list(enumerate(value))
         else:
             yield name, value
             continue
-        for key, one in reversed(inner):
-            todo.append((f"{name}.{_word(key)}" if name else _word(key), one, depth + 1))
+        for key, inner_value in reversed(inner):
+            todo.append((f"{name}.{_word(key)}" if name else _word(key), inner_value, depth + 1))
 
 
 def _content(value: Opaque) -> Any:
@@ -127,26 +130,26 @@ def _content(value: Opaque) -> Any:
         held: Any = value.state
     else:
         held = value.items or value.elements or None
-    if any(isinstance(one, Tensor) for one in _flat(value.arguments)):
+    if any(isinstance(argument, CheckpointTensor) for argument in _flat(value.arguments)):
         return {"arguments": value.arguments, **({"state": held} if held is not None else {})}
     return value if held is None else held
 
 
 def _flat(arguments: Any) -> Iterator[Any]:
-    for one in arguments if isinstance(arguments, (tuple, list)) else ():
-        if isinstance(one, (tuple, list)):
-            yield from one
+    for argument in arguments if isinstance(arguments, (tuple, list)) else ():
+        if isinstance(argument, (tuple, list)):
+            yield from argument
         else:
-            yield one
+            yield argument
 
 
-def _of_module(state: dict[Any, Any]) -> dict[Any, Any]:
+def _module_state(state: dict[Any, Any]) -> dict[Any, Any]:
     """What a ``torch.nn.Module`` that was saved whole has in its ``state_dict``, with the same names."""
     left_out = state.get("_non_persistent_buffers_set")
     names = left_out if isinstance(left_out, set) else set()
     tables = [state[name] for name in ("_parameters", "_buffers", "_modules")]
-    found = {key: one for table in tables for key, one in _entries(table).items() if one is not None}
-    return {key: one for key, one in found.items() if key not in names}
+    by_key = {key: entry for table in tables for key, entry in _entries(table).items() if entry is not None}
+    return {key: entry for key, entry in by_key.items() if key not in names}
 
 
 def _entries(table: Any) -> dict[Any, Any]:
@@ -162,7 +165,9 @@ def _word(key: Any) -> str:
     return word
 
 
-def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str = "", walk: Walk | None = None) -> None:
+def put(
+    into: dict[str, CheckpointTensor], facts: dict[str, str], tree: Any, prefix: str = "", walk: Walk | None = None
+) -> None:
     """The leaves of a tree: numbers and tensors to ``into``, texts to ``facts``."""
     for name, value in leaves(tree, prefix, walk):
         tensor = as_tensor(value)
@@ -172,9 +177,9 @@ def put(into: dict[str, Tensor], facts: dict[str, str], tree: Any, prefix: str =
             facts[name] = value[:200]
 
 
-def as_tensor(value: Any) -> Tensor | None:
+def as_tensor(value: Any) -> CheckpointTensor | None:
     """Numbers as a tensor; None for what has none."""
-    if isinstance(value, Tensor):
+    if isinstance(value, CheckpointTensor):
         return value
     if isinstance(value, (bool, float)):
         return held(np.array(value))
@@ -184,13 +189,13 @@ def as_tensor(value: Any) -> Tensor | None:
         return held(np.frombuffer(value, np.uint8)) if value else None
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            value = np.array([int(one) % (1 << 64) for one in value.tolist()], np.uint64)
+            value = np.array([int(element) % (1 << 64) for element in value.tolist()], np.uint64)
         return held(value)
     return None
 
 
-def from_tree(found: Checkpoint, tree: Any) -> None:
-    """Sort what one file of a training holds into the sections of ``found``, by what is in it before what it is called.
+def from_tree(checkpoint: Checkpoint, tree: Any) -> None:
+    """Sort what one file of a training holds into the sections of ``checkpoint``: by what is in it, then by its name.
 
     Raises InvalidInputError where there is no tensor in it.
     """
@@ -199,7 +204,7 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
     if isinstance(tree, dict) and tree.keys() >= _MODULE_TABLES:
         tree = {"model": tree}
     if not isinstance(tree, dict):
-        tree = {"tensor": tree} if isinstance(tree, Tensor) else {"list": tree}
+        tree = {"tensor": tree} if isinstance(tree, CheckpointTensor) else {"list": tree}
     rest: dict[Any, Any] = dict(tree)
     looked, walk = Walk(), Walk()
     called = {_word(key).lower(): key for key in reversed(rest)}
@@ -214,7 +219,7 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
         None,
     )
     if model is not None:
-        put(found.weights, found.facts, rest.pop(model), walk=walk)
+        put(checkpoint.weights, checkpoint.facts, rest.pop(model), walk=walk)
     optimizers = [key for key, value in rest.items() if is_optimizer_state(value)]
     for key, value in rest.items():
         word = _word(key)
@@ -223,31 +228,31 @@ def from_tree(found: Checkpoint, tree: Any) -> None:
             # One optimizer has one name, whatever the program calls it.
             word, place = ("optimizer" if len(optimizers) == 1 and "optim" not in word.lower() else word), "optimizer"
         if place == "fact":
-            _fact(found, word, value, walk)
+            _fact(checkpoint, word, value, walk)
         else:
-            put(found.section(place), found.facts, value, word, walk)
-    if not (found.weights or found.optimizer or found.random):
-        raise InvalidInputError(said("checkpoint-holds-no-tensor", found.path))
+            put(checkpoint.section(place), checkpoint.facts, value, word, walk)
+    if not (checkpoint.weights or checkpoint.optimizer or checkpoint.random):
+        raise InvalidInputError(said("checkpoint-holds-no-tensor", checkpoint.path))
 
 
 def place_of(word: str, value: Any, has_model: bool, walk: Walk) -> Section | Literal["fact"]:
     """Where one entry of a checkpoint goes, by what it holds and what it is called."""
-    if isinstance(value, Tensor) and not has_model:
+    if isinstance(value, CheckpointTensor) and not has_model:
         return "weights"
     named = "optimizer" if _is_scaler(value) else section_of(word)
-    kinds = [one for _, one in leaves(value, "", walk)]
-    tensors = [one for one in kinds if isinstance(one, Tensor)]
-    if named == "optimizer" or (named == "random" and not any(_is_float(one) for one in tensors)):
+    kinds = [leaf for _, leaf in leaves(value, "", walk)]
+    tensors = [leaf for leaf in kinds if isinstance(leaf, CheckpointTensor)]
+    if named == "optimizer" or (named == "random" and not any(_is_float(tensor) for tensor in tensors)):
         return named
     if tensors:
         return "other" if has_model else "weights"
     if named == "weights" and not has_model:
         return "weights"
-    numbers = isinstance(value, (dict, list, tuple)) and any(isinstance(one, (int, float)) for one in kinds)
-    return "other" if has_model and numbers and not any(isinstance(one, (str, Opaque)) for one in kinds) else "fact"
+    numbers = isinstance(value, (dict, list, tuple)) and any(isinstance(leaf, (int, float)) for leaf in kinds)
+    return "other" if has_model and numbers and not any(isinstance(leaf, (str, Opaque)) for leaf in kinds) else "fact"
 
 
-def _is_float(tensor: Tensor) -> bool:
+def _is_float(tensor: CheckpointTensor) -> bool:
     return tensor.dtype.startswith(("float", "bfloat"))
 
 
@@ -259,8 +264,9 @@ def is_optimizer_state(value: Any) -> bool:
         return True
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
     return 0 < len(inner) <= _MOST_OPTIMIZERS and all(
-        isinstance(one, dict) and {"state", "param_groups"} <= {key for key in one if isinstance(key, str)}
-        for one in inner
+        isinstance(inner_value, dict)
+        and {"state", "param_groups"} <= {key for key in inner_value if isinstance(key, str)}
+        for inner_value in inner
     )
 
 
@@ -282,15 +288,15 @@ def section_of(key: str) -> Section | Literal["fact"]:
 
 
 def _has_tensor(tree: Any, walk: Walk) -> bool:
-    return any(isinstance(value, Tensor) for _, value in leaves(tree, "", walk))
+    return any(isinstance(value, CheckpointTensor) for _, value in leaves(tree, "", walk))
 
 
-def _fact(found: Checkpoint, key: str, value: Any, walk: Walk) -> None:
+def _fact(checkpoint: Checkpoint, key: str, value: Any, walk: Walk) -> None:
     if key in ("iteration", "global_step", "global_steps", "step") and type(value) is int:
-        found.iteration = value
-    for name, one in leaves(value, key, walk):
-        if isinstance(one, (str, int, float)) and len(found.facts) < 10_000:
-            found.facts[name] = str(one)[:200]
+        checkpoint.iteration = value
+    for name, leaf in leaves(value, key, walk):
+        if isinstance(leaf, (str, int, float)) and len(checkpoint.facts) < 10_000:
+            checkpoint.facts[name] = str(leaf)[:200]
 
 
 def settings_of(args: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.naming import pair_up
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
 
@@ -21,56 +21,59 @@ _NUMBER = re.compile(r"\d+")
 _LEAST_DISTINCT = 3
 
 
-def place_in_file(tensor: Tensor) -> tuple[Any, ...] | None:
+def place_in_file(tensor: CheckpointTensor) -> tuple[Any, ...] | None:
     """Where the elements lie; two tensors at one place are one. None for those that lie in no file."""
     if not isinstance(tensor, FileTensor):
         return None
     return tensor.path, tensor.start, tensor.offset, tensor.shape, tensor.strides
 
 
-def copies(weights: dict[str, Tensor], wanted: Collection[str] | None = None) -> dict[str, str]:
+def copies(weights: dict[str, CheckpointTensor], wanted: Collection[str] | None = None) -> dict[str, str]:
     """Name -> an earlier name of the same values, for those of ``wanted`` (None: all).
 
     A copy at another place counts where its values are not so few that any weight may have them, and where the names
     are no two numbers of one name: layers that begin alike are copies and are different weights.
     """
-    found: dict[str, str] = {}
+    twins: dict[str, str] = {}
     by_shape: dict[tuple[tuple[int, ...], str], list[str]] = defaultdict(list)
     for name, tensor in weights.items():
         others = by_shape[tensor.shape, tensor.dtype]
         if wanted is None or name in wanted:
-            twin = next((one for one in others if _is_copy(one, weights[one], name, tensor)), None)
+            twin = next((other for other in others if _is_copy(other, weights[other], name, tensor)), None)
             if twin is not None:
-                found[name] = twin
+                twins[name] = twin
         if wanted is None or name not in wanted:
             others.append(name)
-    return found
+    return twins
 
 
-def without_copies(found: Checkpoint, other: Checkpoint) -> tuple[Checkpoint, list[str]]:
-    """``found`` without the weights that ``other`` keeps once, under one of their names; and notes that say so."""
-    pairs = pair_up(found.weights, other.weights)
+def without_copies(checkpoint: Checkpoint, other: Checkpoint) -> tuple[Checkpoint, list[str]]:
+    """``checkpoint`` without the weights that ``other`` keeps once, under one of their names; and notes that say so."""
+    pairs = pair_up(checkpoint.weights, other.weights)
     alone = {pair.name for pair in pairs if pair.second is None}
-    if not alone or len(alone) == len(found.weights):
-        return found, []
-    ordered = {**{name: one for name, one in found.weights.items() if name not in alone}, **found.weights}
+    if not alone or len(alone) == len(checkpoint.weights):
+        return checkpoint, []
+    ordered = {
+        **{name: weight for name, weight in checkpoint.weights.items() if name not in alone},
+        **checkpoint.weights,
+    }
     twins = copies(ordered, alone)
     if not twins:
-        return found, []
+        return checkpoint, []
     slim = replace(
-        found,
-        weights={name: tensor for name, tensor in found.weights.items() if name not in twins},
+        checkpoint,
+        weights={name: tensor for name, tensor in checkpoint.weights.items() if name not in twins},
         optimizer={
             name: tensor
-            for name, tensor in found.optimizer.items()
+            for name, tensor in checkpoint.optimizer.items()
             if (stem := name.rpartition(".")[0]) not in twins
-            or f"{twins[stem]}.{name[len(stem) + 1 :]}" not in found.optimizer
+            or f"{twins[stem]}.{name[len(stem) + 1 :]}" not in checkpoint.optimizer
         },
     )
-    return slim, [said("weight-kept-twice", found.path, name, twin) for name, twin in twins.items()]
+    return slim, [said("weight-kept-twice", checkpoint.path, name, twin) for name, twin in twins.items()]
 
 
-def _is_copy(name: str, first: Tensor, other_name: str, second: Tensor) -> bool:
+def _is_copy(name: str, first: CheckpointTensor, other_name: str, second: CheckpointTensor) -> bool:
     place = place_in_file(first)
     if place is not None and place == place_in_file(second):
         return True

@@ -26,7 +26,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, is_gated, whole
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, TensorSlice, joined
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import Wording, said
@@ -58,10 +58,10 @@ def _step_folder(folder: str) -> str:
     name = small_file(latest).decode("utf-8", "replace").strip()
     if not name or "/" in name or "\\" in name or name in (".", "..") or "\0" in name:
         raise InvalidInputError(said("latest-names-no-folder", latest, name[:80]))
-    found = os.path.join(folder, name)
-    if not os.path.isdir(found):
-        raise PathError(said("named-file-missing", found, latest))
-    return found
+    step_folder = os.path.join(folder, name)
+    if not os.path.isdir(step_folder):
+        raise PathError(said("named-file-missing", step_folder, latest))
+    return step_folder
 
 
 def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
@@ -74,7 +74,7 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
     if parts != list(range(len(parts))) and not allow_missing:
         missing = min(set(range(parts[-1])) - set(parts))
         raise PathError(said("deepspeed-lacks-model-states", place, missing))
-    found = [
+    checkpoints = [
         _part(
             Checkpoint(folder, "DeepSpeed"),
             place,
@@ -83,69 +83,71 @@ def read_deepspeed(folder: str, allow_missing: bool = False) -> Checkpoint:
         )
         for part in parts
     ]
-    if len(found) == 1:
-        return found[0]
-    first, weights = found[0], [one.weights for one in found]
+    if len(checkpoints) == 1:
+        return checkpoints[0]
+    first, weights = checkpoints[0], [checkpoint.weights for checkpoint in checkpoints]
     if not any("linear_qkv" in core_name(name) for name in first.weights):
         raise InvalidInputError(said("deepspeed-split-unknown", place, len(parts)))
-    first.notes.append(said("shards-by-names-of-megatron", len(found)))
-    first.weights = _of_all_parts(weights, first.settings)
-    first.optimizer = _of_all_parts([one.optimizer for one in found], first.settings)
+    first.notes.append(said("shards-by-names-of-megatron", len(checkpoints)))
+    first.weights = _joined_shards(weights, first.settings)
+    first.optimizer = _joined_shards([checkpoint.optimizer for checkpoint in checkpoints], first.settings)
     return first
 
 
-def _of_all_parts(parts: list[dict[str, Tensor]], settings: dict[str, Any]) -> dict[str, Tensor]:
+def _joined_shards(parts: list[dict[str, CheckpointTensor]], settings: dict[str, Any]) -> dict[str, CheckpointTensor]:
     """Shards of model-parallel ranks, whose parameters have Megatron's names, put together."""
     named = [{core_name(name): tensor for name, tensor in part.items()} for part in parts]
     gated = is_gated({name: tensor.shape for name, tensor in named[0].items()}, settings)
     return {
-        name: whole(name, {(at, 0): one[name] for at, one in enumerate(named) if name in one}, gated, False, settings)
+        name: whole(
+            name, {(at, 0): states[name] for at, states in enumerate(named) if name in states}, gated, False, settings
+        )
         for name in named[0]
     }
 
 
-def _part(found: Checkpoint, place: str, models: dict[int, str], ranks: dict[int, str]) -> Checkpoint:
+def _part(checkpoint: Checkpoint, place: str, models: dict[int, str], ranks: dict[int, str]) -> Checkpoint:
     """What the files of one model-parallel rank hold; ``models``, ``ranks``: data-parallel rank -> file."""
     states = {rank: read_torch(os.path.join(place, name)) for rank, name in models.items()}
     first = states[min(states)]
     if not isinstance(first, dict):
         raise InvalidInputError(said("deepspeed-holds-no-state", place, models[min(models)]))
-    found.iteration = first.get("global_steps") if type(first.get("global_steps")) is int else None
-    found.settings = settings_of(first.get("args"))
+    checkpoint.iteration = first.get("global_steps") if type(first.get("global_steps")) is int else None
+    checkpoint.settings = settings_of(first.get("args"))
     for key in _RANDOM:
-        put(found.random, found.facts, first.get(key), key)
+        put(checkpoint.random, checkpoint.facts, first.get(key), key)
     module = first.get("module")
     if not ranks:
-        from_tree(found, {"module": module, "optimizer": first.get("optimizer")})
+        from_tree(checkpoint, {"module": module, "optimizer": first.get("optimizer")})
         buffers = first.get("buffer_names")
-        _of_the_program(found, first)
-        name_states(found, buffers=buffers if isinstance(buffers, list) else ())
-        return found
+        _read_client_state(checkpoint, first)
+        name_states(checkpoint, buffers=buffers if isinstance(buffers, list) else ())
+        return checkpoint
     optimizers = [_optimizer(os.path.join(place, ranks[rank])) for rank in sorted(ranks)]
     world = _world(place, optimizers[0], ranks)
     stage = optimizers[0].get("zero_stage")
     if stage == 3:
-        found.format, merge = "DeepSpeed ZeRO 3", _merge_stage_3
+        checkpoint.format, merge = "DeepSpeed ZeRO 3", _merge_stage_3
     else:
-        found.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
+        checkpoint.format, merge = f"DeepSpeed ZeRO {stage}", _merge_stage_2
     shapes = _shapes(place, first.get("param_shapes"))
     if world != len(ranks):
-        found.unread[said("slices-of-ranks")] = said("ranks-there", len(ranks), world)
+        checkpoint.unread[said("slices-of-ranks")] = said("ranks-there", len(ranks), world)
     try:
-        _merge(found, optimizers, shapes, merge)
+        _merge(checkpoint, optimizers, shapes, merge)
     except InvalidInputError as problem:
         raise InvalidInputError(Wording('"{}": {}', place, problem.message)) from problem
-    _rest(found, first, states, module)
-    _of_the_program(found, first)
-    return found
+    _rest(checkpoint, first, states, module)
+    _read_client_state(checkpoint, first)
+    return checkpoint
 
 
-def _of_the_program(found: Checkpoint, state: dict[str, Any]) -> None:
+def _read_client_state(checkpoint: Checkpoint, state: dict[str, Any]) -> None:
     """What the program gave DeepSpeed to save (``client_state``): averages, a second model."""
     walk = Walk()
     for key, value in state.items():
         if str(key) not in _OWN_KEYS and place_of(str(key), value, True, walk) == "other":
-            put(found.other, found.facts, value, str(key), walk)
+            put(checkpoint.other, checkpoint.facts, value, str(key), walk)
 
 
 def _optimizer(path: str) -> dict[str, Any]:
@@ -184,34 +186,38 @@ def _shapes(place: str, given: Any) -> list[dict[str, tuple[int, ...]]]:
     return result
 
 
-def _flat(value: Any) -> Tensor:
+def _flat(value: Any) -> CheckpointTensor:
     if isinstance(value, list) and value:
-        return joined(tuple(_flat(one) for one in value), 0)
-    if not isinstance(value, Tensor) or len(value.shape) != 1:
+        return joined(tuple(_flat(inner) for inner in value), 0)
+    if not isinstance(value, CheckpointTensor) or len(value.shape) != 1:
         raise InvalidInputError(said("zero-slice-not-flat"))
     return value
 
 
 def _merge(
-    found: Checkpoint, optimizers: list[dict[str, Any]], shapes: list[dict[str, tuple[int, ...]]], merge: Any
+    checkpoint: Checkpoint, optimizers: list[dict[str, Any]], shapes: list[dict[str, tuple[int, ...]]], merge: Any
 ) -> None:
     key = "fp32_flat_groups" if merge is _merge_stage_3 else "single_partition_of_fp32_groups"
-    groups = [one.get(key) for one in optimizers]
-    if not all(isinstance(one, list) for one in groups):
+    groups = [optimizer.get(key) for optimizer in optimizers]
+    if not all(isinstance(group_values, list) for group_values in groups):
         raise InvalidInputError(said("zero-lacks-key", key))
-    found.weights.update(merge(groups, shapes))
-    states = [_moments(one) for one in optimizers]
-    for moment in sorted({name for one in states[0] for name in one}):
-        per_rank = [[group[moment] for group in one if moment in group] for one in states]
-        if all(isinstance(value, Tensor) and len(value.shape) == 1 for one in per_rank for value in one):
+    checkpoint.weights.update(merge(groups, shapes))
+    states = [_moments(optimizer) for optimizer in optimizers]
+    for moment in sorted({name for group in states[0] for name in group}):
+        per_rank = [[group[moment] for group in groups_of_rank if moment in group] for groups_of_rank in states]
+        if all(
+            isinstance(value, CheckpointTensor) and len(value.shape) == 1
+            for values_of_rank in per_rank
+            for value in values_of_rank
+        ):
             merged = merge(per_rank, shapes)
-            found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
+            checkpoint.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
         else:
-            put(found.optimizer, found.facts, per_rank[0], moment)
+            put(checkpoint.optimizer, checkpoint.facts, per_rank[0], moment)
     base = optimizers[0].get("base_optimizer_state")
     for number, group in enumerate(base.get("param_groups", ()) if isinstance(base, dict) else ()):
         settings = {key: value for key, value in group.items() if key != "params"} if isinstance(group, dict) else {}
-        put(found.optimizer, found.facts, settings, f"param_groups.{number}")
+        put(checkpoint.optimizer, checkpoint.facts, settings, f"param_groups.{number}")
 
 
 def _moments(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -219,15 +225,15 @@ def _moments(optimizer: dict[str, Any]) -> list[dict[str, Any]]:
     base = optimizer.get("base_optimizer_state", optimizer.get("optimizer_state_dict"))
     if isinstance(base, dict) and isinstance(base.get("state"), dict):
         base = [base["state"][key] for key in sorted(base["state"], key=str)]
-    return [one for one in base if isinstance(one, dict)] if isinstance(base, list) else []
+    return [state for state in base if isinstance(state, dict)] if isinstance(base, list) else []
 
 
-def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
-    result: dict[str, Tensor] = {}
+def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, CheckpointTensor]:
+    result: dict[str, CheckpointTensor] = {}
     for number, group in enumerate(shapes):
-        if any(len(one) <= number for one in groups):
+        if any(len(groups_of_rank) <= number for groups_of_rank in groups):
             raise InvalidInputError(said("zero-lacks-groups", len(shapes)))
-        whole = joined(tuple(_flat(one[number]) for one in groups), 0)
+        whole = joined(tuple(_flat(groups_of_rank[number]) for groups_of_rank in groups), 0)
         place = 0
         for name, shape in group.items():
             result[name] = TensorSlice(shape, whole.dtype, whole, place, prod(shape))
@@ -235,39 +241,41 @@ def _merge_stage_2(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ..
     return result
 
 
-def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, Tensor]:
-    ranks = [_flat(one) for one in groups]
-    result: dict[str, Tensor] = {}
+def _merge_stage_3(groups: list[list[Any]], shapes: list[dict[str, tuple[int, ...]]]) -> dict[str, CheckpointTensor]:
+    ranks = [_flat(groups_of_rank) for groups_of_rank in groups]
+    result: dict[str, CheckpointTensor] = {}
     place = 0
     for name, shape in ((name, shape) for group in shapes for name, shape in group.items()):
         share = -(-prod(shape) // len(ranks))
-        parts = tuple(TensorSlice((share,), one.dtype, one, place, share) for one in ranks)
+        parts = tuple(TensorSlice((share,), tensor.dtype, tensor, place, share) for tensor in ranks)
         whole = joined(parts, 0)
         result[name] = TensorSlice(shape, whole.dtype, whole, 0, prod(shape))
         place += share
     return result
 
 
-def _rest(found: Checkpoint, first: dict[str, Any], states: dict[int, Any], module: Any) -> None:
+def _rest(checkpoint: Checkpoint, first: dict[str, Any], states: dict[int, Any], module: Any) -> None:
     """What the optimizer does not have: buffers, frozen parameters, and second names of shared ones."""
     buffers = first.get("buffer_names")
     saved = dict(leaves(module)) if isinstance(module, dict) else {}
     for name in buffers if isinstance(buffers, list) else ():
-        if isinstance(saved.get(name), Tensor):
-            found.weights[name] = saved[name]
+        if isinstance(saved.get(name), CheckpointTensor):
+            checkpoint.weights[name] = saved[name]
     frozen, shapes = first.get("frozen_param_fragments"), first.get("frozen_param_shapes")
     if isinstance(frozen, dict) and isinstance(shapes, dict):
         for name in frozen:
-            parts = [one["frozen_param_fragments"][name] for _, one in sorted(states.items()) if isinstance(one, dict)]
-            if not all(isinstance(part, Tensor) for part in parts):
-                raise InvalidInputError(said("frozen-parameter-is-no-tensor", found.path, str(name)[:80]))
+            parts = [
+                state["frozen_param_fragments"][name] for _, state in sorted(states.items()) if isinstance(state, dict)
+            ]
+            if not all(isinstance(part, CheckpointTensor) for part in parts):
+                raise InvalidInputError(said("frozen-parameter-is-no-tensor", checkpoint.path, str(name)[:80]))
             if len(parts) == 1:
-                found.weights[name] = parts[0]
+                checkpoint.weights[name] = parts[0]
             else:
                 whole = joined(tuple(map(_flat, parts)), 0)
-                found.weights[name] = TensorSlice(shapes[name], whole.dtype, whole, 0, prod(shapes[name]))
+                checkpoint.weights[name] = TensorSlice(shapes[name], whole.dtype, whole, 0, prod(shapes[name]))
     shared = first.get("shared_params")
     pairs = shared.items() if isinstance(shared, dict) else shared if isinstance(shared, list) else ()
     for pair in pairs:
-        if isinstance(pair, (list, tuple)) and len(pair) == 2 and pair[1] in found.weights:
-            found.weights[pair[0]] = found.weights[pair[1]]
+        if isinstance(pair, (list, tuple)) and len(pair) == 2 and pair[1] in checkpoint.weights:
+            checkpoint.weights[pair[0]] = checkpoint.weights[pair[1]]

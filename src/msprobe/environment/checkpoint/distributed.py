@@ -24,7 +24,7 @@ from msprobe.environment.checkpoint.contents import (
 )
 from msprobe.environment.checkpoint.megatron_names import core_name, joined_parts
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Tensor, slices
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Pieces, PlacedBlock, slices
 from msprobe.environment.checkpoint.torch_files import REBUILD, read_torch
 from msprobe.environment.checkpoint.zarr_folders import read_zarr
 from msprobe.errors import InvalidInputError, PathError, reason_of
@@ -46,7 +46,7 @@ _INNER = tuple([word] for word in _OF_OPTIMIZERS)
 
 
 @dataclass(frozen=True)
-class _Entry(Tensor):
+class _Entry(CheckpointTensor):
     """A tensor in an entry of a file of blocks; the entry is a file of ``torch.save`` by itself."""
 
     path: str
@@ -54,10 +54,10 @@ class _Entry(Tensor):
     length: int
 
     def read(self) -> Array:
-        found = read_torch(self.path, self.offset, self.length)
-        if not isinstance(found, Tensor) or found.shape != self.shape:
+        tensor = read_torch(self.path, self.offset, self.length)
+        if not isinstance(tensor, CheckpointTensor) or tensor.shape != self.shape:
             raise InvalidInputError(said("distributed-entry-is-no-tensor", self.path, self.offset, list(self.shape)))
-        return found.read()
+        return tensor.read()
 
 
 def read_distributed(folder: str) -> Checkpoint:
@@ -74,35 +74,35 @@ def read_distributed(folder: str) -> Checkpoint:
             raise InvalidInputError(said("distributed-entry-without-name", path))
         offset = index.get("offset")
         places.setdefault(index["fqn"], {})[offset if isinstance(offset, tuple) else None] = place
-    found = Checkpoint(folder, "torch distributed checkpoint")
+    checkpoint = Checkpoint(folder, "torch distributed checkpoint")
     tops = {str(name).partition(".")[0] for name in described if "." in str(name)}
     has_model = any(section_of(top) == "weights" for top in tops)
     objects = _Objects(path, tops if has_model else ())
     for name, entry in described.items():
-        _take(found, objects, str(name), entry, places.get(str(name), {}))
+        _take(checkpoint, objects, str(name), entry, places.get(str(name), {}))
     common = os.path.join(folder, "common.pt")
     if os.path.isfile(common):
-        _common(found, read_torch(common))
-        name_states(found, core_name)
+        _common(checkpoint, read_torch(common))
+        name_states(checkpoint, core_name)
     else:
-        name_states(found)
-    if not (found.weights or found.optimizer or found.random):
+        name_states(checkpoint)
+    if not (checkpoint.weights or checkpoint.optimizer or checkpoint.random):
         raise InvalidInputError(said("checkpoint-holds-no-tensor", folder))
-    return found
+    return checkpoint
 
 
 def read_zarr_checkpoint(folder: str) -> Checkpoint:
     """Open a checkpoint of Megatron's core in its format ``zarr``. Raises PathError, InvalidInputError."""
-    found = Checkpoint(folder, "Megatron, zarr")
+    checkpoint = Checkpoint(folder, "Megatron, zarr")
     for name, tensor in read_zarr(folder).items():
         section, own = _section(name)
-        found.section(section)[own] = tensor
+        checkpoint.section(section)[own] = tensor
     common = os.path.join(folder, "common.pt")
-    _common(found, read_torch(common) if os.path.isfile(common) else None)
-    name_states(found, core_name)
-    if not (found.weights or found.optimizer):
+    _common(checkpoint, read_torch(common) if os.path.isfile(common) else None)
+    name_states(checkpoint, core_name)
+    if not (checkpoint.weights or checkpoint.optimizer):
         raise InvalidInputError(said("checkpoint-holds-no-tensor", folder))
-    return found
+    return checkpoint
 
 
 def _metadata(path: str) -> Any:
@@ -142,7 +142,7 @@ class _Objects:
         return read_torch(file, begin, length)
 
 
-def _take(found: Checkpoint, objects: _Objects, name: str, entry: Any, places: dict[Any, Any]) -> None:
+def _take(checkpoint: Checkpoint, objects: _Objects, name: str, entry: Any, places: dict[Any, Any]) -> None:
     path = objects.path
     top = name.partition(".")[0]
     whole = name
@@ -151,15 +151,17 @@ def _take(found: Checkpoint, objects: _Objects, name: str, entry: Any, places: d
         section = "other"
     chunks = _state(entry, "chunks")
     if chunks is None:
-        _take_object(found, objects, name, top, section, places)
+        _take_object(checkpoint, objects, name, top, section, places)
         return
     size, kind = _state(entry, "size"), _kind(_state(entry, "properties"))
     if not isinstance(size, tuple) or not _whole(size) or kind not in ELEMENT_TYPES or not isinstance(chunks, list):
         raise InvalidInputError(said("distributed-tensor-not-as-torch", path, name[:80]))
     if len(chunks) > len(places):
         raise InvalidInputError(said("distributed-blocks-missing", path, name[:80], len(chunks), len(places)))
-    pieces = tuple(_piece(path, name, kind, _state(one, "offsets"), _state(one, "sizes"), places) for one in chunks)
-    found.section(section)[name] = Pieces(size, kind, pieces)
+    pieces = tuple(
+        _piece(path, name, kind, _state(chunk, "offsets"), _state(chunk, "sizes"), places) for chunk in chunks
+    )
+    checkpoint.section(section)[name] = Pieces(size, kind, pieces)
 
 
 def _section(name: str) -> tuple[Section, str]:
@@ -195,27 +197,27 @@ def _place(path: str, name: str, place: Any) -> tuple[str, int, int]:
 
 
 def _take_object(
-    found: Checkpoint, objects: _Objects, name: str, top: str, section: Any, places: dict[Any, Any]
+    checkpoint: Checkpoint, objects: _Objects, name: str, top: str, section: Any, places: dict[Any, Any]
 ) -> None:
     """A value that is no tensor: a learning rate, a state of TransformerEngine."""
     if name.endswith("_extra_state") or "_extra_state/" in name or not places:
         note = said("extra-states-not-compared")
-        found.notes += [note] if places and note not in found.notes else []
+        checkpoint.notes += [note] if places and note not in checkpoint.notes else []
         return
     try:
         tree = objects.read(name, next(iter(places.values())))
     except InvalidInputError as problem:
-        found.unread[name] = problem.message
+        checkpoint.unread[name] = problem.message
         return
     if section == "weights" and top in ("iteration", "step", "global_step") and type(tree) is int:
-        found.iteration = tree
+        checkpoint.iteration = tree
         return
     for inner, value in leaves(tree, name):
         tensor = as_tensor(value)
         if tensor is not None and section in ("optimizer", "random"):
-            found.section(section)[inner] = tensor
+            checkpoint.section(section)[inner] = tensor
         elif isinstance(value, (str, int, float)):
-            found.facts[inner] = str(value)[:200]
+            checkpoint.facts[inner] = str(value)[:200]
 
 
 def _kind(properties: Any) -> str:
@@ -231,27 +233,29 @@ def _kind(properties: Any) -> str:
 
 
 def _whole(numbers: tuple[Any, ...]) -> bool:
-    return all(type(one) is int and 0 <= one < 1 << 62 for one in numbers)
+    return all(type(number) is int and 0 <= number < 1 << 62 for number in numbers)
 
 
-def _common(found: Checkpoint, tree: Any) -> None:
+def _common(checkpoint: Checkpoint, tree: Any) -> None:
     """What all ranks of Megatron have in common: arguments, iteration, settings of the optimizer."""
-    found.format = "Megatron, zarr" if found.format == "Megatron, zarr" else "Megatron, torch_dist"
+    checkpoint.format = "Megatron, zarr" if checkpoint.format == "Megatron, zarr" else "Megatron, torch_dist"
     if isinstance(tree, dict):
-        found.settings = settings_of(tree.pop("args", None))
-        rest = Checkpoint(found.path, found.format)
-        rest.weights = {"": next(iter(found.weights.values()))} if found.weights else {}
+        checkpoint.settings = settings_of(tree.pop("args", None))
+        rest = Checkpoint(checkpoint.path, checkpoint.format)
+        rest.weights = {"": next(iter(checkpoint.weights.values()))} if checkpoint.weights else {}
         from_tree(rest, tree)
-        found.iteration = rest.iteration
-        found.optimizer.update(rest.optimizer)
-        found.random.update(rest.random)
-        found.other.update(rest.other)
-        found.facts.update(rest.facts)
-    found.weights = _in_core_words(found.weights)
-    found.optimizer = _in_core_words(found.optimizer, str)
+        checkpoint.iteration = rest.iteration
+        checkpoint.optimizer.update(rest.optimizer)
+        checkpoint.random.update(rest.random)
+        checkpoint.other.update(rest.other)
+        checkpoint.facts.update(rest.facts)
+    checkpoint.weights = _in_core_words(checkpoint.weights)
+    checkpoint.optimizer = _in_core_words(checkpoint.optimizer, str)
 
 
-def _in_core_words(tensors: dict[str, Tensor], renamed: Callable[[str], str] = core_name) -> dict[str, Tensor]:
+def _in_core_words(
+    tensors: dict[str, CheckpointTensor], renamed: Callable[[str], str] = core_name
+) -> dict[str, CheckpointTensor]:
     apart = _unstacked(_unstacked(tensors, _STACKED, "{before}{number}.{after}"), _EXPERTS, _EXPERT_NAME)
     return {renamed(name): tensor for name, tensor in joined_parts(apart).items()}
 
@@ -259,15 +263,17 @@ def _in_core_words(tensors: dict[str, Tensor], renamed: Callable[[str], str] = c
 _EXPERT_NAME = "{stem}.mlp.experts.local_experts.{number}.{after}"
 
 
-def _unstacked(tensors: dict[str, Tensor], stacked: re.Pattern[str], form: str) -> dict[str, Tensor]:
+def _unstacked(
+    tensors: dict[str, CheckpointTensor], stacked: re.Pattern[str], form: str
+) -> dict[str, CheckpointTensor]:
     """The tensors of one layer, or of one expert, of those whose first axis counts them."""
-    result: dict[str, Tensor] = {}
+    result: dict[str, CheckpointTensor] = {}
     for name, tensor in tensors.items():
         place = stacked.search(name)
         if place is None or not tensor.shape or not 0 < tensor.shape[0] <= _MOST_STACKED or len(tensor.shape) < 2:
             result[name] = tensor
             continue
         words = {"before": name[: place.end()], "stem": name[: place.start()], "after": name[place.end() :]}
-        for number, one in enumerate(slices(tensor)):
-            result[form.format(number=number, **words)] = one
+        for number, slice_of_layer in enumerate(slices(tensor)):
+            result[form.format(number=number, **words)] = slice_of_layer
     return result

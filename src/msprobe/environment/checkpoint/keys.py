@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 
 from msprobe.environment.checkpoint.naming import unprefixed
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 
-Named = dict[str, Tensor]
+Named = dict[str, CheckpointTensor]
 _GROUPS = re.compile(r"((?:.*?\.)??)param_groups\.")
 
 
@@ -17,7 +17,7 @@ def with_keys_of(first: Named, second: Named) -> Named:
 
     ``opt_g.state.0.exp_avg`` answers to ``optimizer_g.state.0.exp_avg``, ``ema.weight`` to ``averages.weight``.
     """
-    sides = [_below(one) for one in (first, second)]
+    sides = [_below(named) for named in (first, second)]
     alone = [[key for key in side if key not in sides[1 - at]] for at, side in enumerate(sides)]
     renamed: dict[str, str] = {}
     for key in alone[0]:
@@ -34,8 +34,8 @@ def without_words_of_one_optimizer(first: Named, second: Named) -> tuple[Named, 
     words = [{match[1] for name in side if (match := _GROUPS.match(name))} for side in sides]
     if words[0] == words[1] or len(words[0]) != 1 or len(words[1]) != 1:
         return first, second
-    (one,), (other,) = words
-    return _cut(first, one), _cut(second, other)
+    (our_word,), (other,) = words
+    return _cut(first, our_word), _cut(second, other)
 
 
 def _cut(named: Named, words: str) -> Named:
@@ -46,22 +46,23 @@ def with_common_keys(first: Named, second: Named) -> tuple[Named, Named, list[tu
     """Both without what one side alone has under its key; (side, key) of that, where it has more than numbers, and the
     keys of numbers alone.
     """
-    sides = [_below(one) for one in (first, second)]
+    sides = [_below(named) for named in (first, second)]
     alone = [(at, key) for at, side in enumerate(sides) for key in side if key not in sides[1 - at]]
     common = sides[0].keys() & sides[1].keys()
     kept = [
-        {name: tensor for name, tensor in one.items() if name.partition(".")[0] in common} for one in (first, second)
+        {name: tensor for name, tensor in named.items() if name.partition(".")[0] in common}
+        for named in (first, second)
     ]
     tensors = [(at, key) for at, key in alone if any(shape != () for _, shape in sides[at][key])]
     return kept[0], kept[1], tensors, [key for at, key in alone if (at, key) not in tensors]
 
 
 def _below(named: Named) -> dict[str, set[tuple[str, tuple[int, ...]]]]:
-    found: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+    shapes: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
     for name, tensor in named.items():
         key, _, rest = name.partition(".")
-        found[key].add((unprefixed(rest), tensor.shape))
-    return dict(found)
+        shapes[key].add((unprefixed(rest), tensor.shape))
+    return dict(shapes)
 
 
 def _with(name: str, renamed: dict[str, str]) -> str:

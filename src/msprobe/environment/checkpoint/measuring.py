@@ -10,7 +10,7 @@ import numpy as np
 
 from msprobe.compare.number_types import LEAST_SPACING, UNIT
 from msprobe.environment.checkpoint.megatron_names import is_vocabulary
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.messages import said
 from msprobe.store.dtypes import Array
 
@@ -26,7 +26,7 @@ _FRACTION_BITS = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 
 
 @dataclass(frozen=True)
-class Measures:
+class ParameterMeasures:
     """What was found of one parameter.
 
     ``l2`` is the 2-norm of the difference, ``cosine`` that of the angle (None where one side is zero), ``relative``
@@ -64,17 +64,17 @@ class Measures:
     @property
     def numel(self) -> tuple[int, int]:
         """Elements of each side."""
-        first, second = (math.prod(one) if one is not None else 0 for one in self.shape)
+        first, second = (math.prod(shape) if shape is not None else 0 for shape in self.shape)
         return first, second
 
 
-def measure(name: str, first: Tensor, second: Tensor) -> Measures:
+def measure(name: str, first: CheckpointTensor, second: CheckpointTensor) -> ParameterMeasures:
     """Compare two tensors. Raises PathError, InvalidInputError where one cannot be read."""
-    found = Measures(name, "changed", (first.shape, second.shape), (first.dtype, second.dtype))
+    measures = ParameterMeasures(name, "changed", (first.shape, second.shape), (first.dtype, second.dtype))
     a, b = _numbers(first.read()), _numbers(second.read())
     if a.shape != b.shape:
-        return _of_shapes(found, a, b)
-    return _kind(_apart(found, a, b), a, b)
+        return _compare_shapes(measures, a, b)
+    return _kind(_apart(measures, a, b), a, b)
 
 
 def _numbers(array: Array) -> Array:
@@ -85,23 +85,23 @@ def _numbers(array: Array) -> Array:
     return np.ascontiguousarray(array).view(real).reshape((*array.shape, 2))
 
 
-def _of_shapes(found: Measures, a: Array, b: Array) -> Measures:
+def _compare_shapes(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
     if a.size == b.size:
         if a.ndim >= 2 and a.ndim == b.ndim and b.shape == a.swapaxes(-1, -2).shape and _same(a.swapaxes(-1, -2), b):
-            return replace(found, kind="transposed", detail=said("axes-exchanged"))
+            return replace(measures, kind="transposed", detail=said("axes-exchanged"))
         if _same(a.reshape(-1), b.reshape(-1)):
-            return replace(found, kind="reshaped", detail=said("same-order-of-elements"))
+            return replace(measures, kind="reshaped", detail=said("same-order-of-elements"))
         if _same_in_another_order(a, b):
-            return replace(found, kind="permuted", detail=said("different-order-and-shape"))
-    if is_vocabulary(found.name) and a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:]:
+            return replace(measures, kind="permuted", detail=said("different-order-and-shape"))
+    if is_vocabulary(measures.name) and a.ndim == b.ndim >= 1 and a.shape[1:] == b.shape[1:]:
         rows = min(len(a), len(b))
-        common = _apart(found, a[:rows], b[:rows])
+        common = _apart(measures, a[:rows], b[:rows])
         detail = said("rows-padded-equal" if common.l2 == 0 else "rows-padded-compared", len(a), len(b))
         kind: MeasureKind = (
             "changed" if common.l2 != 0 else "padded" if rows >= _PADDED * max(len(a), len(b)) else "other shape"
         )
         return replace(common, kind=kind, padded=(len(a), len(b)), detail=detail)
-    return replace(found, kind="other shape", detail=said("fields-and", str(list(a.shape)), str(list(b.shape))))
+    return replace(measures, kind="other shape", detail=said("fields-and", str(list(a.shape)), str(list(b.shape))))
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -113,8 +113,8 @@ def _same_in_another_order(a: Array, b: Array) -> bool:
         return False
     first, second = a.reshape(-1), b.reshape(-1)
     # A sum of squares is the same in any order but for its rounding: sorting is for those where it is.
-    one, two = _squares(first), _squares(second)
-    if not (math.isfinite(one) and abs(one - two) <= 1e-9 * max(one, two)):
+    ours, two = _squares(first), _squares(second)
+    if not (math.isfinite(ours) and abs(ours - two) <= 1e-9 * max(ours, two)):
         return False
     return _same(np.sort(first), np.sort(second))
 
@@ -126,7 +126,7 @@ def _squares(flat: Array) -> float:
     )
 
 
-def _apart(found: Measures, a: Array, b: Array) -> Measures:
+def _apart(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
     """Everything that adds up, block by block, in double precision."""
     flat_a, flat_b = a.reshape(-1), b.reshape(-1)
     dot = square_a = square_b = square_d = max_abs = max_relative = 0.0
@@ -138,10 +138,10 @@ def _apart(found: Measures, a: Array, b: Array) -> Measures:
             equal = _same(*raw)
             same_numbers &= equal
             x, y = raw[0].astype(np.float64), raw[1].astype(np.float64)
-            for side, one in enumerate((x, y)):
-                if not np.isfinite(one).all():
-                    nan[side] += int(np.isnan(one).sum())
-                    inf[side] += int(np.isinf(one).sum())
+            for side, values_of_side in enumerate((x, y)):
+                if not np.isfinite(values_of_side).all():
+                    nan[side] += int(np.isnan(values_of_side).sum())
+                    inf[side] += int(np.isinf(values_of_side).sum())
             dot += float(np.dot(x, y))
             square_a += float(np.dot(x, x))
             square_b += float(np.dot(y, y))
@@ -154,7 +154,7 @@ def _apart(found: Measures, a: Array, b: Array) -> Measures:
             max_relative = _larger(max_relative, float(np.max(share, initial=0.0, where=apart != 0)))
     norm_a, norm_b, l2 = math.sqrt(square_a), math.sqrt(square_b), math.sqrt(square_d) if square_d >= 0 else math.nan
     return replace(
-        found,
+        measures,
         kind="equal" if same_numbers else "changed",
         l2=math.nan if any(nan) else l2,
         cosine=_cosine(dot, norm_a, norm_b, same_numbers and not any(nan)),
@@ -180,37 +180,39 @@ def _cosine(dot: float, norm_a: float, norm_b: float, same: bool) -> float | Non
     return dot / norm_a / norm_b
 
 
-def _kind(found: Measures, a: Array, b: Array) -> Measures:
-    factor, found = found.factor, replace(found, factor=None)
-    if found.kind == "equal":
-        return found
-    found = replace(found, ulp_max=_units(a, b, found.dtype))
-    if found.nan_count != (0, 0) or found.inf_count != (0, 0):
-        if found.nan_count != found.nan_count[::-1] or found.inf_count != found.inf_count[::-1]:
-            detail = said("nan-and-inf-of-both", *found.nan_count, *found.inf_count)
-            return replace(found, kind="not finite", detail=detail)
-        return found
-    if found.dtype[0] != found.dtype[1] and _is_rounded(found, a, b):
-        return replace(found, kind="rounded", detail=said("equal-but-for-rounding-of-types", *found.dtype))
+def _kind(measures: ParameterMeasures, a: Array, b: Array) -> ParameterMeasures:
+    factor, measures = measures.factor, replace(measures, factor=None)
+    if measures.kind == "equal":
+        return measures
+    measures = replace(measures, ulp_max=_units(a, b, measures.dtype))
+    if measures.nan_count != (0, 0) or measures.inf_count != (0, 0):
+        if measures.nan_count != measures.nan_count[::-1] or measures.inf_count != measures.inf_count[::-1]:
+            detail = said("nan-and-inf-of-both", *measures.nan_count, *measures.inf_count)
+            return replace(measures, kind="not finite", detail=detail)
+        return measures
+    if measures.dtype[0] != measures.dtype[1] and _is_rounded(measures, a, b):
+        return replace(measures, kind="rounded", detail=said("equal-but-for-rounding-of-types", *measures.dtype))
     if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and _same(a.swapaxes(-1, -2), b):
-        return replace(found, kind="transposed", detail=said("axes-exchanged"))
+        return replace(measures, kind="transposed", detail=said("axes-exchanged"))
     if _same_in_another_order(a, b):
-        return replace(found, kind="permuted", detail=_order(a, b))
-    if found.cosine is None:
-        return replace(found, detail=said("first-all-zeros" if found.relative == math.inf else "second-all-zeros"))
-    return _scaled(found, factor)
+        return replace(measures, kind="permuted", detail=_order(a, b))
+    if measures.cosine is None:
+        return replace(
+            measures, detail=said("first-all-zeros" if measures.relative == math.inf else "second-all-zeros")
+        )
+    return _scaled(measures, factor)
 
 
-def _is_rounded(found: Measures, a: Array, b: Array) -> bool:
-    kinds = [kind for kind in found.dtype if kind in UNIT]
+def _is_rounded(measures: ParameterMeasures, a: Array, b: Array) -> bool:
+    kinds = [kind for kind in measures.dtype if kind in UNIT]
     if len(kinds) < 2:
         return False
     limit = max(UNIT[kind] for kind in kinds)
     floor = max(LEAST_SPACING.get(kind, 0.0) for kind in kinds)
     x, y = a.reshape(-1), b.reshape(-1)
     for at in range(0, x.size, _BLOCK):
-        one, two = x[at : at + _BLOCK].astype(np.float64), y[at : at + _BLOCK].astype(np.float64)
-        if not np.all(np.abs(one - two) <= limit * np.maximum(np.abs(one), np.abs(two)) * (1 + 1e-6) + floor):
+        ours, two = x[at : at + _BLOCK].astype(np.float64), y[at : at + _BLOCK].astype(np.float64)
+        if not np.all(np.abs(ours - two) <= limit * np.maximum(np.abs(ours), np.abs(two)) * (1 + 1e-6) + floor):
             return False
     return True
 
@@ -241,15 +243,15 @@ def _row_order(rows: Array) -> Array:
     return np.lexsort(tuple(rows[:, at] for at in range(min(rows.shape[1], 64))))
 
 
-def _scaled(found: Measures, factor: float | None) -> Measures:
-    if factor is None or factor == 0 or found.cosine is None or found.l2 is None or found.numel[0] < 4:
-        return found
+def _scaled(measures: ParameterMeasures, factor: float | None) -> ParameterMeasures:
+    if factor is None or factor == 0 or measures.cosine is None or measures.l2 is None or measures.numel[0] < 4:
+        return measures
     # What is left over after scaling is the sine of the angle; it cannot be distinguished from rounding below this.
-    slack = max(16 * max(UNIT.get(kind or "", 0.0) for kind in found.dtype), 1e-7)
-    sine = math.sqrt(max(0.0, 1 - found.cosine * found.cosine))
+    slack = max(16 * max(UNIT.get(kind or "", 0.0) for kind in measures.dtype), 1e-7)
+    sine = math.sqrt(max(0.0, 1 - measures.cosine * measures.cosine))
     if sine > slack or abs(factor - 1) <= 16 * slack:
-        return found
-    return replace(found, kind="scaled", factor=factor, detail=said("second-is-times-first", factor))
+        return measures
+    return replace(measures, kind="scaled", factor=factor, detail=said("second-is-times-first", factor))
 
 
 def _units(a: Array, b: Array, dtypes: tuple[str | None, str | None]) -> int | None:
@@ -262,13 +264,13 @@ def _units(a: Array, b: Array, dtypes: tuple[str | None, str | None]) -> int | N
     largest = 0
     x, y = a.reshape(-1), b.reshape(-1)
     for at in range(0, x.size, _BLOCK):
-        one, two = (
+        ours, two = (
             np.ascontiguousarray(part[at : at + _BLOCK])
             .view(whole)
             .astype(np.float64 if whole is np.int64 else np.int64)
             for part in (x, y)
         )
         low = -(2 ** (8 * a.dtype.itemsize - 1))
-        one, two = (np.where(part < 0, low - part, part) for part in (one, two))
-        largest = max(largest, int(np.max(np.abs(one - two), initial=0)))
+        ours, two = (np.where(part < 0, low - part, part) for part in (ours, two))
+        largest = max(largest, int(np.max(np.abs(ours - two), initial=0)))
     return largest >> shift

@@ -33,7 +33,7 @@ from msprobe.environment.checkpoint.megatron_names import (
 )
 from msprobe.environment.checkpoint.megatron_optimizer import states_of_rank
 from msprobe.environment.checkpoint.optimizer_states import in_one_row, plain_name
-from msprobe.environment.checkpoint.tensors import Moved, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Moved, Replicas
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
@@ -64,16 +64,19 @@ def read_megatron(folder: str, allow_missing: bool = False) -> Checkpoint:
             return read_zarr_checkpoint(place)
         raise InvalidInputError(said("megatron-format", place, _backend(place)))
     ranks = _ranks(place, allow_missing)
-    found = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
-    found.unread.update(
-        {f"rank {os.path.basename(os.path.dirname(one))}": said("file-of-rank-missing") for one in ranks.missing}
+    checkpoint = Checkpoint(folder, "Megatron", settings=ranks.settings, iteration=ranks.iteration)
+    checkpoint.unread.update(
+        {
+            f"rank {os.path.basename(os.path.dirname(missing_file))}": said("file-of-rank-missing")
+            for missing_file in ranks.missing
+        }
     )
     chunks = {rank: _chunks(state) for rank, state in ranks.states.items()}
     offsets = _layer_offsets(chunks, ranks.sizes[1])
-    found.weights = _merged(ranks, chunks, offsets)
-    _optimizer(found, ranks, chunks, offsets)
-    _training_state(found, ranks)
-    return found
+    checkpoint.weights = _merged(ranks, chunks, offsets)
+    _optimizer(checkpoint, ranks, chunks, offsets)
+    _training_state(checkpoint, ranks)
+    return checkpoint
 
 
 def _iteration_folder(folder: str) -> str:
@@ -83,18 +86,18 @@ def _iteration_folder(folder: str) -> str:
     text = small_file(tracker).decode("utf-8", "replace").strip()
     if text != "release" and not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise InvalidInputError(said("megatron-tracker-wrong", tracker, text[:40]))
-    found = os.path.join(folder, "release" if text == "release" else f"iter_{int(text):07d}")
-    if not os.path.isdir(found):
-        raise PathError(said("named-file-missing", found, tracker))
-    return found
+    iteration_folder = os.path.join(folder, "release" if text == "release" else f"iter_{int(text):07d}")
+    if not os.path.isdir(iteration_folder):
+        raise PathError(said("named-file-missing", iteration_folder, tracker))
+    return iteration_folder
 
 
 def _backend(place: str) -> str:
-    found = re.search(rb'"sharded_backend"\s*:\s*"(\w+)"', small_file(os.path.join(place, "metadata.json")))
-    return found[1].decode() if found else "of metadata.json"
+    match = re.search(rb'"sharded_backend"\s*:\s*"(\w+)"', small_file(os.path.join(place, "metadata.json")))
+    return match[1].decode() if match else "of metadata.json"
 
 
-_Of = dict[tuple[int, int, int], dict[int, dict[str, Tensor]]]
+_Of = dict[tuple[int, int, int], dict[int, dict[str, CheckpointTensor]]]
 
 
 @dataclass
@@ -115,7 +118,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
         raise InvalidInputError(said("megatron-folder-without-ranks", place))
     files: dict[str, str] = {}
     for name in folders:
-        there = [one for one in _FILES if os.path.isfile(os.path.join(place, name, one))]
+        there = [file for file in _FILES if os.path.isfile(os.path.join(place, name, file))]
         if there:
             files[name] = os.path.join(place, name, there[0])
     if not files:
@@ -126,7 +129,7 @@ def _ranks(place: str, allow_missing: bool) -> _Ranks:
     expected = _names(sizes)
     missing = [os.path.join(place, name, _FILES[0]) for name in expected if name not in files]
     if missing and not allow_missing:
-        some = ", ".join(f'"{one}"' for one in missing[:5])
+        some = ", ".join(f'"{folder}"' for folder in missing[:5])
         more = said("and-more-of", len(missing) - 5) if len(missing) > 5 else ""
         raise PathError(said("megatron-files-missing", some, more))
     states = {}
@@ -167,22 +170,24 @@ def _names(sizes: tuple[int, int, int]) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def _chunks(state: dict[Any, Any]) -> dict[int, dict[str, Tensor]]:
+def _chunks(state: dict[Any, Any]) -> dict[int, dict[str, CheckpointTensor]]:
     """The parameters of each part of a rank's model, under the names of the core."""
-    result: dict[int, dict[str, Tensor]] = {}
+    result: dict[int, dict[str, CheckpointTensor]] = {}
     for key, tree in state.items():
         match = _CHUNK.match(str(key))
         if match is None:
             continue
-        named = {core_name(name): value for name, value in leaves(tree) if isinstance(value, Tensor)}
-        result[int(match[1] or 0)] = {name: one for name, one in named.items() if not name.endswith("_extra_state")}
+        named = {core_name(name): value for name, value in leaves(tree) if isinstance(value, CheckpointTensor)}
+        result[int(match[1] or 0)] = {
+            name: tensor for name, tensor in named.items() if not name.endswith("_extra_state")
+        }
     return result
 
 
-def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> dict[str, Tensor]:
+def _merged(ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> dict[str, CheckpointTensor]:
     """The tensors of all ranks, weights or moments of them, as those of one model."""
     experts = ranks.settings.get("num_experts")
-    shards: dict[str, dict[tuple[int, int], Tensor]] = defaultdict(dict)
+    shards: dict[str, dict[tuple[int, int], CheckpointTensor]] = defaultdict(dict)
     for (tensor, stage, expert), parts in sorted(chunks.items()):
         for chunk, named in parts.items():
             apart = _experts_apart(named, ranks.settings, ranks.sizes[2])
@@ -219,7 +224,9 @@ def _layer_offsets(chunks: _Of, stages: int) -> dict[tuple[int, int], int]:
     return offsets
 
 
-def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ranks: int) -> dict[str, Tensor]:
+def _experts_apart(
+    named: dict[str, CheckpointTensor], settings: dict[str, Any], expert_ranks: int
+) -> dict[str, CheckpointTensor]:
     """Grouped experts (``experts.weight1``: ``[hidden, experts x ffn]`` seen as ``[experts, hidden, ffn]``) one by
     one.
     """
@@ -227,7 +234,7 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
     if type(total) is not int or total < 1 or total > 1 << 16:
         return named
     count = max(1, total // expert_ranks)
-    result: dict[str, Tensor] = {}
+    result: dict[str, CheckpointTensor] = {}
     for name, tensor in named.items():
         stem, _, last = name.rpartition(".")
         if not stem.endswith("mlp.experts") or last not in ("weight1", "weight2") or len(tensor.shape) != 2:
@@ -240,21 +247,21 @@ def _experts_apart(named: dict[str, Tensor], settings: dict[str, Any], expert_ra
         seen = (count, rows, columns // count) if last == "weight1" else (count, rows // count, columns)
         module = "linear_fc1" if last == "weight1" else "linear_fc2"
         for expert in range(count):
-            one = Moved((seen[2], seen[1]), tensor.dtype, tensor, seen, expert, transpose=True)
-            result[f"{stem}.local_experts.{expert}.{module}.weight"] = one
+            moved = Moved((seen[2], seen[1]), tensor.dtype, tensor, seen, expert, transpose=True)
+            result[f"{stem}.local_experts.{expert}.{module}.weight"] = moved
     return result
 
 
-def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> None:
+def _optimizer(checkpoint: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tuple[int, int], int]) -> None:
     """Moments as those of one model; settings of groups are those of the first rank."""
     moments: dict[str, _Of] = defaultdict(dict)
-    steps: list[Tensor] = []
+    steps: list[CheckpointTensor] = []
     for rank, state in sorted(ranks.states.items()):
         path = os.path.join(ranks.folders[rank], "distrib_optim.pt")
         distributed = read_torch(path) if os.path.isfile(path) else None
         states = states_of_rank(state.get("optimizer"), distributed, chunks[rank])
         if not states.is_complete:
-            found.unread[said("optimizer-state-of", os.path.basename(ranks.folders[rank]))] = said(
+            checkpoint.unread[said("optimizer-state-of", os.path.basename(ranks.folders[rank]))] = said(
                 "state-of-other-weights", path
             )
         for moment, its in states.moments.items():
@@ -264,19 +271,23 @@ def _optimizer(found: Checkpoint, ranks: _Ranks, chunks: _Of, offsets: dict[tupl
                 moments[moment][rank] = its
         rest = in_one_row({plain_name(name): tensor for name, tensor in states.rest.items()})
         if rank == min(ranks.states):
-            found.facts.update(states.facts)
-            found.optimizer.update({name: one for name, one in rest.items() if not name.startswith("state.")})
+            checkpoint.facts.update(states.facts)
+            checkpoint.optimizer.update(
+                {name: tensor for name, tensor in rest.items() if not name.startswith("state.")}
+            )
         # What could not be given to parameters stays with its rank.
         folder = os.path.basename(ranks.folders[rank])
-        found.optimizer.update({f"{folder}.{name}": one for name, one in rest.items() if name.startswith("state.")})
+        checkpoint.optimizer.update(
+            {f"{folder}.{name}": tensor for name, tensor in rest.items() if name.startswith("state.")}
+        )
     for moment, per_rank in moments.items():
         merged = _merged(ranks, per_rank, offsets)
-        found.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
+        checkpoint.optimizer.update({f"{name}.{moment}": tensor for name, tensor in merged.items()})
     if steps:
-        found.optimizer["step"] = Replicas((), steps[0].dtype, tuple(steps))
+        checkpoint.optimizer["step"] = Replicas((), steps[0].dtype, tuple(steps))
 
 
-def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
+def _training_state(checkpoint: Checkpoint, ranks: _Ranks) -> None:
     """Random states, which belong to one rank each, under its folder's name; and what else the first rank has."""
     names = {rank: name for name, rank in _names(ranks.sizes).items()}
     walk = Walk()
@@ -286,11 +297,11 @@ def _training_state(found: Checkpoint, ranks: _Ranks) -> None:
                 continue
             section = section_of(str(key))
             if section == "random":
-                put(found.random, found.facts, tree, f"{names[rank]}.{key}")
+                put(checkpoint.random, checkpoint.facts, tree, f"{names[rank]}.{key}")
             elif rank == min(ranks.states) and section == "optimizer":
-                put(found.optimizer, found.facts, tree, str(key))
+                put(checkpoint.optimizer, checkpoint.facts, tree, str(key))
             elif place_of(str(key), tree, True, walk) == "other":
-                put(found.other, found.facts, tree, f"{names[rank]}.{key}", walk)
+                put(checkpoint.other, checkpoint.facts, tree, f"{names[rank]}.{key}", walk)
             elif rank == min(ranks.states) and isinstance(tree, (str, int, float)):
-                found.facts[str(key)] = str(tree)[:200]
-    found.facts.update({f"args.{key}": str(value)[:200] for key, value in ranks.settings.items()})
+                checkpoint.facts[str(key)] = str(tree)[:200]
+    checkpoint.facts.update({f"args.{key}": str(value)[:200] for key, value in ranks.settings.items()})

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from msprobe.environment.checkpoint.tensors import Replicas, Tensor, joined
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Replicas, joined
 
 # Plain replacements, in this order: names of the older Megatron and of TransformerEngine -> those of its core.
 _REPLACEMENTS = (
@@ -111,7 +111,7 @@ def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int,
         return ()
     state, groups = settings.get("mamba_state_dim", 128), settings.get("mamba_num_groups", 8)
     wide, ranks = settings.get("mamba_head_dim", 64), settings.get("tensor_model_parallel_size", 1)
-    if not all(type(one) is int and one > 0 for one in (state, groups, wide, ranks)) or groups % ranks:
+    if not all(type(number) is int and number > 0 for number in (state, groups, wide, ranks)) or groups % ranks:
         return ()
     both = groups // ranks * state
     if not is_projection:
@@ -125,10 +125,10 @@ def mamba_sections(name: str, settings: dict[str, Any], rows: int) -> tuple[int,
 _PART = re.compile(r"(.*mixer\.(?:in_proj|conv1d)\.(?:weight|bias))\.(z|x|B|C|dt)$")
 
 
-def joined_parts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def joined_parts(tensors: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Mamba's joint projections, whose parts ``torch_dist`` keeps under names of their own."""
-    result: dict[str, Tensor] = {}
-    parts: dict[str, dict[str, Tensor]] = {}
+    result: dict[str, CheckpointTensor] = {}
+    parts: dict[str, dict[str, CheckpointTensor]] = {}
     for name, tensor in tensors.items():
         match = _PART.fullmatch(name)
         if match:
@@ -151,19 +151,19 @@ def is_gated(shapes: dict[str, tuple[int, ...]], settings: dict[str, Any]) -> bo
 
 
 def whole(
-    name: str, parts: dict[tuple[int, int], Tensor], gated: bool, alone: bool, settings: dict[str, Any]
-) -> Tensor:
+    name: str, parts: dict[tuple[int, int], CheckpointTensor], gated: bool, alone: bool, settings: dict[str, Any]
+) -> CheckpointTensor:
     """One parameter of the shards of tensor-parallel ranks, and of its copies on expert-parallel ones."""
-    copies: dict[int, dict[int, Tensor]] = defaultdict(dict)
+    copies: dict[int, dict[int, CheckpointTensor]] = defaultdict(dict)
     for (tensor, expert), part in sorted(parts.items()):
         copies[expert][tensor] = part
     rows = next(iter(parts.values())).shape[:1]
     axis = None if alone or not rows else sharded_axis(name, rows[0], settings)
     if axis is None:
-        every = [part for one in copies.values() for part in one.values()]
+        every = [part for parts_of_copy in copies.values() for part in parts_of_copy.values()]
     else:
         sections = (1, 1) if gated and "linear_fc1" in name else mamba_sections(name, settings, rows[0])
-        every = [joined(tuple(one.values()), axis, sections) for one in copies.values()]
+        every = [joined(tuple(parts_of_copy.values()), axis, sections) for parts_of_copy in copies.values()]
     if len(every) == 1:
         return every[0]
     return Replicas(every[0].shape, every[0].dtype, tuple(every))

@@ -17,10 +17,10 @@ import numpy as np
 from msprobe.environment.checkpoint.contents import leaves, put
 from msprobe.environment.checkpoint.megatron_names import is_expert
 from msprobe.environment.checkpoint.optimizer_states import MASTER, by_parameter
-from msprobe.environment.checkpoint.tensors import Tensor, TensorSlice, rows_of
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, TensorSlice, rows_of
 from msprobe.errors import InvalidInputError
 
-Chunks = dict[int, dict[str, Tensor]]
+Chunks = dict[int, dict[str, CheckpointTensor]]
 _ALIGNED = 64
 _BUCKETS = (0, 40_000_000)
 _MOMENTS = {"param": MASTER, "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq", "momentum_buffer": "momentum_buffer"}
@@ -33,72 +33,74 @@ class RankStates:
     """States of one rank. ``moments``: moment -> part of the model -> name of the rank -> values."""
 
     moments: dict[str, Chunks] = field(default_factory=dict)
-    rest: dict[str, Tensor] = field(default_factory=dict)
+    rest: dict[str, CheckpointTensor] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
 
-    def take(self, moment: str, chunk: int, name: str, tensor: Tensor) -> None:
+    def take(self, moment: str, chunk: int, name: str, tensor: CheckpointTensor) -> None:
         """Put a state under its parameter."""
         self.moments.setdefault(moment, {}).setdefault(chunk, {})[name] = tensor
 
 
 def states_of_rank(optimizer: Any, distributed: Any, chunks: Chunks) -> RankStates:
     """The states of the trees ``optimizer`` and ``distributed`` (None: there is none) of a rank with these weights."""
-    found = RankStates()
-    flat: dict[str, Tensor] = {}
-    put(flat, found.facts, optimizer, "optimizer")
+    states = RankStates()
+    flat: dict[str, CheckpointTensor] = {}
+    put(flat, states.facts, optimizer, "optimizer")
     weights = {f"{chunk}/{name}": tensor for chunk, named in sorted(chunks.items()) for name, tensor in named.items()}
-    named, found.rest = by_parameter(flat, found.facts, weights)
+    named, states.rest = by_parameter(flat, states.facts, weights)
     for key, tensor in named.items():
         subject, _, moment = key.rpartition(".")
         chunk, _, name = subject.partition("/")
-        found.take(moment, int(chunk), name, tensor)
+        states.take(moment, int(chunk), name, tensor)
     if distributed is not None:
         shares = _shares(chunks)
         for buffer in _buffers(distributed):
-            placed = next((one for share in shares if (one := _place_all(buffer, share))), None)
+            placed = next((places for share in shares if (places := _place_all(buffer, share))), None)
             if placed is None:
-                found.is_complete = False
+                states.is_complete = False
                 continue
             shares = [share for share in shares if not any((chunk, name) in placed for chunk, name, _ in share)]
             for (chunk_number, name), moments in placed.items():
                 for moment, tensor in moments.items():
-                    found.take(moment, chunk_number, name, tensor)
-    return found
+                    states.take(moment, chunk_number, name, tensor)
+    return states
 
 
-def _buffers(tree: Any) -> Iterator[dict[str, Tensor]]:
+def _buffers(tree: Any) -> Iterator[dict[str, CheckpointTensor]]:
     """The flat buffers of a file, in order: moment -> values."""
-    by_stem: dict[str, dict[str, Tensor]] = {}
+    by_stem: dict[str, dict[str, CheckpointTensor]] = {}
     for name, value in leaves(tree):
         stem, _, last = name.rpartition(".")
-        if isinstance(value, Tensor) and last in _MOMENTS and len(value.shape) == 1:
+        if isinstance(value, CheckpointTensor) and last in _MOMENTS and len(value.shape) == 1:
             by_stem.setdefault(stem, {})[_MOMENTS[last]] = value
     yield from by_stem.values()
 
 
-Share = list[tuple[int, str, Tensor]]
+Share = list[tuple[int, str, CheckpointTensor]]
 
 
 def _shares(chunks: Chunks) -> list[Share]:
     """Which parameters a buffer may have: those of a part of the model, of which experts may have one of their own."""
     parts: list[Share] = [
-        [(chunk, name, one) for name, one in named.items()] for chunk, named in sorted(chunks.items())
+        [(chunk, name, tensor) for name, tensor in named.items()] for chunk, named in sorted(chunks.items())
     ]
-    dense = [[one for one in part if not is_expert(one[1])] for part in parts]
-    experts = [[one for one in part if is_expert(one[1])] for part in parts]
-    found: list[Share] = []
+    dense = [[tensor for tensor in part if not is_expert(tensor[1])] for part in parts]
+    experts = [[tensor for tensor in part if is_expert(tensor[1])] for part in parts]
+    shares: list[Share] = []
     for share in (*parts, *dense, *experts):
-        if share and share not in found:
-            found.append(share)
-    return found
+        if share and share not in shares:
+            shares.append(share)
+    return shares
 
 
-def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str], dict[str, Tensor]] | None:
+def _place_all(
+    buffer: dict[str, CheckpointTensor], share: Share
+) -> dict[tuple[int, str], dict[str, CheckpointTensor]] | None:
     """Parameter -> its states; None where parameters and buffer do not belong together."""
-    total = max((one.numel for one in buffer.values()), default=0)
+    total = max((values_of_moment.numel for values_of_moment in buffer.values()), default=0)
     for starts in _layouts(share):
-        end = max((starts[at] + prod(one.shape) for at, (_, _, one) in enumerate(share)), default=0)
+        end = max((starts[at] + prod(tensor.shape) for at, (_, _, tensor) in enumerate(share)), default=0)
         if end != total:
             continue
         try:
@@ -106,10 +108,10 @@ def _place_all(buffer: dict[str, Tensor], share: Share) -> dict[tuple[int, str],
                 continue
             return {
                 (chunk, name): {
-                    moment: TensorSlice(one.shape, values.dtype, values, starts[at], prod(one.shape))
+                    moment: TensorSlice(tensor.shape, values.dtype, values, starts[at], prod(tensor.shape))
                     for moment, values in buffer.items()
                 }
-                for at, (chunk, name, one) in enumerate(share)
+                for at, (chunk, name, tensor) in enumerate(share)
             }
         except InvalidInputError:
             continue
@@ -139,12 +141,12 @@ def _starts(share: Share, apart: bool, bucket: int) -> list[int]:
     return starts
 
 
-def _is_right(buffer: dict[str, Tensor], share: Share, starts: list[int]) -> bool:
+def _is_right(buffer: dict[str, CheckpointTensor], share: Share, starts: list[int]) -> bool:
     """Do the float32 copies of some parameters lie where they should?"""
     copies = buffer.get(MASTER)
     if copies is None:
         return True
-    small = [at for at, (_, _, one) in enumerate(share) if 0 < one.numel <= _CHECKED_ELEMENTS]
+    small = [at for at, (_, _, tensor) in enumerate(share) if 0 < tensor.numel <= _CHECKED_ELEMENTS]
     small = [*small[:_CHECKED], *small[-_CHECKED:]] or list(range(min(1, len(share))))
     for at in small:
         weight = share[at][2]

@@ -16,7 +16,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.array_files import read_mindspore, read_safetensors
 from msprobe.environment.checkpoint.contents import Checkpoint
-from msprobe.environment.checkpoint.tensors import Pieces, PlacedBlock, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, Pieces, PlacedBlock, Replicas
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.opening import open_regular
 from msprobe.foreign.protobuf import numbers, placed_fields, signed
@@ -63,26 +63,26 @@ def read_mindspore_ranks(folder: str, section: Any) -> Checkpoint:
     missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
     if missing:
         raise PathError(said("mindspore-rank-missing", folder, missing[0]))
-    found = Checkpoint(folder, "MindSpore, ranks")
-    held: dict[str, dict[int, Tensor]] = {}
+    checkpoint = Checkpoint(folder, "MindSpore, ranks")
+    held: dict[str, dict[int, CheckpointTensor]] = {}
     for rank, name in sorted(ranks.items()):
-        for parameter, tensor in _of_rank(found, os.path.join(folder, name)).items():
+        for parameter, tensor in _rank_parameters(checkpoint, os.path.join(folder, name)).items():
             held.setdefault(parameter, {})[rank] = tensor
     layouts = _layouts(folder, [os.path.join(folder, name) for name in ranks.values()])
     if len(ranks) > 1 and not layouts:
-        found.notes.append(said("no-strategy-file"))
+        checkpoint.notes.append(said("no-strategy-file"))
     for parameter, tensors in held.items():
         kind, name = section(parameter)
         if len(ranks) == 1 or layouts:
             # A moment lies as its parameter does.
             layout = layouts.get(parameter) or layouts.get(parameter.partition(".")[2])
-            found.section(kind)[name] = _whole(folder, parameter, tensors, layout)
+            checkpoint.section(kind)[name] = _whole(folder, parameter, tensors, layout)
         else:
-            found.section(kind).update({f"rank_{rank}.{name}": tensor for rank, tensor in tensors.items()})
-    return found
+            checkpoint.section(kind).update({f"rank_{rank}.{name}": tensor for rank, tensor in tensors.items()})
+    return checkpoint
 
 
-def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
+def _rank_parameters(checkpoint: Checkpoint, folder: str) -> dict[str, CheckpointTensor]:
     """The parameters of the last checkpoint of a rank."""
     saved = [
         ((int(match[1] or 0), int(match[2] or 0)), name)
@@ -93,18 +93,18 @@ def _of_rank(found: Checkpoint, folder: str) -> dict[str, Tensor]:
         raise PathError(said("mindspore-rank-empty", folder))
     (_, step), name = max(saved)
     if len(saved) > 1:
-        found.notes.append(said("last-of-checkpoints", len(saved), folder, name))
-    found.iteration = step or None
+        checkpoint.notes.append(said("last-of-checkpoints", len(saved), folder, name))
+    checkpoint.iteration = step or None
     path = os.path.join(folder, name)
     if name.endswith(".safetensors"):
         return read_safetensors(path)
     tensors, texts = read_mindspore(path)
-    found.facts.update(texts)
+    checkpoint.facts.update(texts)
     return tensors
 
 
 def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
-    places = [os.path.join(folder, one) for one in _PLACES] + ranks
+    places = [os.path.join(folder, place) for place in _PLACES] + ranks
     files = [
         os.path.join(place, name)
         for place in places
@@ -112,13 +112,13 @@ def _layouts(folder: str, ranks: list[str]) -> dict[str, _Layout]:
         for name in sorted(os.listdir(place))
         if _STRATEGY.match(name)
     ]
-    found: dict[str, _Layout] = {}
+    layouts: dict[str, _Layout] = {}
     for file in files:
         try:
-            found.update(_read_strategy(file))
+            layouts.update(_read_strategy(file))
         except ValueError as problem:
             raise InvalidInputError(said("strategy-file-unreadable", file)) from problem
-    return found
+    return layouts
 
 
 def _read_strategy(path: str) -> dict[str, _Layout]:
@@ -128,7 +128,7 @@ def _read_strategy(path: str) -> dict[str, _Layout]:
         if not 0 < size <= _MOST_STRATEGY_BYTES:
             raise ValueError(size)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    found = {}
+    layouts = {}
     for number, item in placed_fields(data):
         if number != 3 or isinstance(item, int):
             continue
@@ -139,8 +139,8 @@ def _read_strategy(path: str) -> dict[str, _Layout]:
             elif field == 2 and isinstance(value, slice):
                 layout = _layout(data, value)
         if layout is not None:
-            found[name] = layout
-    return found
+            layouts[name] = layout
+    return layouts
 
 
 def _layout(data: memoryview, place: slice) -> _Layout:
@@ -153,12 +153,12 @@ def _layout(data: memoryview, place: slice) -> _Layout:
         elif field in sizes and isinstance(value, int):
             sizes[field] = signed(value)
     devices, axes = lists[1], lists[2]
-    if not devices or any(one < 1 for one in devices) or any(not -1 <= one < len(devices) for one in axes):
+    if not devices or any(device < 1 for device in devices) or any(not -1 <= axis < len(devices) for axis in axes):
         raise ValueError("layout")
     return _Layout(devices, axes, max(1, sizes[6]), max(1, sizes[7]))
 
 
-def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout | None) -> Tensor:
+def _whole(folder: str, name: str, tensors: dict[int, CheckpointTensor], layout: _Layout | None) -> CheckpointTensor:
     """A parameter of the slices of all ranks that have it."""
     first = next(iter(tensors.values()))
     copies = tuple(tensors.values())
@@ -169,7 +169,7 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     parts = layout.parts()
     if len(parts) != len(first.shape) or max(parts, default=1) == layout.shards == 1:
         return whole
-    blocks: dict[tuple[int, ...], Tensor] = {}
+    blocks: dict[tuple[int, ...], CheckpointTensor] = {}
     for rank, tensor in tensors.items():
         device = rank % stage
         offsets = [at * size for at, size in zip(layout.place(device), tensor.shape, strict=True)]
@@ -180,6 +180,6 @@ def _whole(folder: str, name: str, tensors: dict[int, Tensor], layout: _Layout |
     shape = [size * count for size, count in zip(first.shape, parts, strict=True)]
     shape[0] *= layout.shards
     try:
-        return Pieces(tuple(shape), first.dtype, tuple(PlacedBlock(at, one) for at, one in blocks.items()))
+        return Pieces(tuple(shape), first.dtype, tuple(PlacedBlock(at, block) for at, block in blocks.items()))
     except InvalidInputError as problem:
         raise InvalidInputError(said("parameter-of-folder-wrong", folder, name[:80], problem.message)) from problem

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint, small_file
-from msprobe.environment.checkpoint.tensors import QkvRows, Tensor, TensorSlice
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, QkvRows, TensorSlice
 from msprobe.errors import InvalidInputError
 from msprobe.foreign import yaml_text
 from msprobe.foreign.patterns import Pattern, compile_pattern
@@ -61,12 +61,14 @@ class ParameterPair:
     """
 
     name: str
-    first: Tensor | None
-    second: Tensor | None
+    first: CheckpointTensor | None
+    second: CheckpointTensor | None
     other_name: str | None = None
 
 
-def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool = True) -> list[ParameterPair]:
+def pair_up(
+    first: dict[str, CheckpointTensor], second: dict[str, CheckpointTensor], wrappers: bool = True
+) -> list[ParameterPair]:
     """Every parameter of either side once, in the order of the first.
 
     Equal names answer to each other. What is left over is paired by what remains of names without ``module.``,
@@ -85,8 +87,8 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool 
         taken = set(partner.values())
         rest = [name for name in first if name not in partner], [name for name in second if name not in taken]
         long, short = rest[::-1] if is_turned else rest
-        found = _without_own_words(long, short, second if is_turned else first, first if is_turned else second)
-        partner.update({pair[is_turned]: pair[1 - is_turned] for pair in found.items()})
+        by_name = _without_own_words(long, short, second if is_turned else first, first if is_turned else second)
+        partner.update({pair[is_turned]: pair[1 - is_turned] for pair in by_name.items()})
     if not partner:
         partner = _below_prefix(list(first), list(second))
         if not partner:
@@ -101,9 +103,9 @@ def pair_up(first: dict[str, Tensor], second: dict[str, Tensor], wrappers: bool 
     return pairs + [ParameterPair(name, None, tensor) for name, tensor in second.items() if name not in taken]
 
 
-def pair_up_below_keys(first: dict[str, Tensor], second: dict[str, Tensor]) -> list[ParameterPair]:
+def pair_up_below_keys(first: dict[str, CheckpointTensor], second: dict[str, CheckpointTensor]) -> list[ParameterPair]:
     """As :func:`pair_up`, for what stands below several keys: each by itself, as each may have wrappers of its own."""
-    sides: list[dict[str, dict[str, Tensor]]] = [{}, {}]
+    sides: list[dict[str, dict[str, CheckpointTensor]]] = [{}, {}]
     for side, named in zip(sides, (first, second), strict=True):
         for name, tensor in named.items():
             key, _, rest = name.partition(".")
@@ -152,24 +154,24 @@ def _below_prefix(longer: list[str], shorter: list[str]) -> dict[str, str]:
             break
         common.append(same[0])
         prefixes.add(".".join(common) + ".")
-    found = []
+    prefixed = []
     for prefix in prefixes:
         pairs = {name: wanted[rest] for key, name in held.items() if (rest := key.removeprefix(prefix)) in wanted}
         is_common = all(key.startswith(prefix) for key in held)
         if pairs and (len(pairs) == len(shorter) or (is_common and 2 * len(pairs) > len(shorter))):
-            found.append(pairs)
-    return found[0] if len(found) == 1 else {}
+            prefixed.append(pairs)
+    return prefixed[0] if len(prefixed) == 1 else {}
 
 
 def _by_name(names: list[str], plain: Callable[[str], str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     twice = set()
     for name in names:
         key = plain(name)
-        if key in found:
+        if key in by_key:
             twice.add(key)
-        found[key] = name
-    return {key: name for key, name in found.items() if key not in twice}
+        by_key[key] = name
+    return {key: name for key, name in by_key.items() if key not in twice}
 
 
 def _unwrapped(name: str) -> str:
@@ -193,7 +195,7 @@ def _in_torch_words(name: str) -> str:
 # ---- maps between names ----
 
 
-def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
+def apply_map(checkpoint: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
     """The checkpoint with the names of ``mapping``: whole names, or regular expressions that match a whole name."""
     patterns = [(_pattern(old), new) for old, new in mapping.items()]
 
@@ -209,10 +211,12 @@ def apply_map(found: Checkpoint, mapping: dict[str, str]) -> Checkpoint:
         return name
 
     states = {}
-    for name, tensor in found.optimizer.items():
+    for name, tensor in checkpoint.optimizer.items():
         stem, _, moment = name.rpartition(".")
-        states[f"{renamed(stem)}.{moment}" if stem in found.weights else name] = tensor
-    return replace(found, weights={renamed(name): tensor for name, tensor in found.weights.items()}, optimizer=states)
+        states[f"{renamed(stem)}.{moment}" if stem in checkpoint.weights else name] = tensor
+    return replace(
+        checkpoint, weights={renamed(name): tensor for name, tensor in checkpoint.weights.items()}, optimizer=states
+    )
 
 
 def _pattern(text: str) -> Pattern:
@@ -222,7 +226,7 @@ def _pattern(text: str) -> Pattern:
 def read_map(path: str) -> dict[str, str]:
     """A YAML file ``{name of the first: name of the second}``. Raises PathError, InvalidInputError."""
     content = yaml_text.load(small_file(path), path)
-    if not isinstance(content, dict) or not all(isinstance(one, str) for pair in content.items() for one in pair):
+    if not isinstance(content, dict) or not all(isinstance(text, str) for pair in content.items() for text in pair):
         raise InvalidInputError(said("name-map-form", Path(path)))
     return content
 
@@ -236,32 +240,32 @@ def in_same_words(first: Checkpoint, second: Checkpoint) -> tuple[Checkpoint, Ch
     return first, second
 
 
-def _is_megatron(found: Checkpoint) -> bool:
-    return any(name.endswith(_MEGATRON_ATTENTION) for name in found.weights)
+def _is_megatron(checkpoint: Checkpoint) -> bool:
+    return any(name.endswith(_MEGATRON_ATTENTION) for name in checkpoint.weights)
 
 
-def _is_hugging_face(found: Checkpoint) -> bool:
-    return any(name.endswith(_HF_ATTENTION) for name in found.weights)
+def _is_hugging_face(checkpoint: Checkpoint) -> bool:
+    return any(name.endswith(_HF_ATTENTION) for name in checkpoint.weights)
 
 
-def _hugging_face(found: Checkpoint, partner: Checkpoint) -> Checkpoint:
+def _hugging_face(checkpoint: Checkpoint, partner: Checkpoint) -> Checkpoint:
     """Megatron's parameters under the names of Hugging Face; q, k and v, gate and up on their own."""
-    is_latent = any(name.endswith(_MEGATRON_LATENT) for name in found.weights)
-    groups, each = (1, 1) if is_latent else _attention(found, partner)
+    is_latent = any(name.endswith(_MEGATRON_LATENT) for name in checkpoint.weights)
+    groups, each = (1, 1) if is_latent else _attention(checkpoint, partner)
     renamed = (*_HF_LATENT, *_HF_LAYER) if is_latent else _HF_LAYER
-    weights: dict[str, Tensor] = {}
-    for name, tensor in found.weights.items():
+    weights: dict[str, CheckpointTensor] = {}
+    for name, tensor in checkpoint.weights.items():
         for new, part in _translated(name, tensor, groups, each, renamed):
             weights[new] = part
-    return replace(found, weights=weights, optimizer=_states_translated(found, groups, each, renamed))
+    return replace(checkpoint, weights=weights, optimizer=_states_translated(checkpoint, groups, each, renamed))
 
 
-def _states_translated(found: Checkpoint, groups: int, each: int, renamed: Names) -> dict[str, Tensor]:
+def _states_translated(checkpoint: Checkpoint, groups: int, each: int, renamed: Names) -> dict[str, CheckpointTensor]:
     """States of parameters under the names of Hugging Face; a step goes to each of the parts."""
-    states: dict[str, Tensor] = {}
-    for name, tensor in found.optimizer.items():
+    states: dict[str, CheckpointTensor] = {}
+    for name, tensor in checkpoint.optimizer.items():
         stem, _, moment = name.rpartition(".")
-        weight = found.weights.get(stem)
+        weight = checkpoint.weights.get(stem)
         if weight is None:
             states[name] = tensor
             continue
@@ -271,19 +275,19 @@ def _states_translated(found: Checkpoint, groups: int, each: int, renamed: Names
     return states
 
 
-def _attention(found: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
+def _attention(checkpoint: Checkpoint, partner: Checkpoint) -> tuple[int, int]:
     """How many groups of heads share a key, and how many queries each has."""
-    settings = {**partner.settings, **{key: value for key, value in found.settings.items() if value is not None}}
+    settings = {**partner.settings, **{key: value for key, value in checkpoint.settings.items() if value is not None}}
     heads = settings.get("num_attention_heads")
     if type(heads) is not int or heads < 1:
-        raise InvalidInputError(said("num-attention-heads-missing", found.path, partner.path))
+        raise InvalidInputError(said("num-attention-heads-missing", checkpoint.path, partner.path))
     content = settings.get("num_query_groups") if settings.get("group_query_attention", True) else None
     groups = partner.settings.get("num_key_value_heads", content)
     groups = groups if type(groups) is int and groups > 0 and heads % groups == 0 else heads
     return groups, heads // groups
 
 
-def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Names) -> list[tuple[str, Any]]:
+def _translated(name: str, tensor: CheckpointTensor, groups: int, each: int, renamed: Names) -> list[tuple[str, Any]]:
     if name in _HF_TOP:
         return [(_HF_TOP[name], tensor)]
     if not name.startswith("decoder.layers."):
@@ -303,15 +307,15 @@ def _translated(name: str, tensor: Tensor, groups: int, each: int, renamed: Name
     return [(name, tensor)]
 
 
-def _query_key_value(name: str, tensor: Tensor, groups: int, each: int) -> list[tuple[str, Any]]:
+def _query_key_value(name: str, tensor: CheckpointTensor, groups: int, each: int) -> list[tuple[str, Any]]:
     rows = tensor.shape[0]
     wide, rest = divmod(rows, groups * (each + 2))
     if rest:
         raise InvalidInputError(said("qkv-rows-do-not-fit", name, rows, groups, each))
     seen = (groups, (each + 2) * wide, *tensor.shape[1:])
-    found = []
+    pieces = []
     for word, begin, end in (("q", 0, each), ("k", each, each + 1), ("v", each + 1, each + 2)):
         shape = (groups * (end - begin) * wide, *tensor.shape[1:])
         part = QkvRows(shape, tensor.dtype, tensor, seen, begin * wide, end * wide)
-        found.append((name.replace("self_attention.linear_qkv.", f"self_attn.{word}_proj."), part))
-    return found
+        pieces.append((name.replace("self_attention.linear_qkv.", f"self_attn.{word}_proj."), part))
+    return pieces

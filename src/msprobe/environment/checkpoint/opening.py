@@ -25,7 +25,7 @@ from msprobe.environment.checkpoint.distributed import read_distributed
 from msprobe.environment.checkpoint.megatron import is_megatron, read_megatron
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks
 from msprobe.environment.checkpoint.optimizer_states import name_states
-from msprobe.environment.checkpoint.tensors import Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor
 from msprobe.environment.checkpoint.torch_files import read_torch
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign.archives import Archive
@@ -53,7 +53,7 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
     if not os.path.exists(path):
         raise PathError(said("checkpoint-missing", path))
     try:
-        found = _open_folder(path, allow_missing) if os.path.isdir(path) else _open_file(path)
+        checkpoint = _open_folder(path, allow_missing) if os.path.isdir(path) else _open_file(path)
     except InvalidInputError as problem:
         if path in problem.message:
             raise
@@ -63,8 +63,8 @@ def open_checkpoint(path: str, allow_missing: bool = False) -> Checkpoint:
         raise InvalidInputError(said("checkpoint-broken", path, problem)) from problem
     except OSError as problem:
         raise PathError(said("checkpoint-unreadable", path, reason_of(problem))) from problem
-    found.path = path
-    return found
+    checkpoint.path = path
+    return checkpoint
 
 
 def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
@@ -77,10 +77,10 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
         return read_deepspeed(path, allow_missing)
     if is_mindspore_ranks(names):
         return read_mindspore_ranks(path, _named_by_mindspore)
-    found = Checkpoint(path, "Hugging Face")
+    checkpoint = Checkpoint(path, "Hugging Face")
     index = next((name for name in _INDEXES if name in names), None)
     if index is not None:
-        _sharded(found, os.path.join(path, index))
+        _sharded(checkpoint, os.path.join(path, index))
     else:
         whole = [name for name in _SINGLE if name in names] or [name for name in names if name.endswith(".safetensors")]
         if not whole:
@@ -90,17 +90,17 @@ def _open_folder(path: str, allow_missing: bool) -> Checkpoint:
                 raise InvalidInputError(said("checkpoint-unknown", path, some, said("known-checkpoints")))
             return _open_file(os.path.join(path, inner[0]))
         for name in whole if whole[0] not in _SINGLE else whole[:1]:
-            _add(found, _tensors(os.path.join(path, name)), name)
-    _beside(found, path, names)
-    _further_files(found, path, names)
-    return found
+            _add(checkpoint, _tensors(os.path.join(path, name)), name)
+    _beside(checkpoint, path, names)
+    _further_files(checkpoint, path, names)
+    return checkpoint
 
 
 def _is_tensor_file(name: str) -> bool:
     return name.endswith((*_TORCH, ".npz", ".npy", ".distcp"))
 
 
-def _sharded(found: Checkpoint, index: str) -> None:
+def _sharded(checkpoint: Checkpoint, index: str) -> None:
     content = parse_json(small_file(index), index)
     files = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not files:
@@ -116,58 +116,63 @@ def _sharded(found: Checkpoint, index: str) -> None:
     for name, file in files.items():
         if name not in loaded[str(file)]:
             raise InvalidInputError(said("index-names-absent-tensor", index, name[:80], file))
-        found.weights[name] = loaded[str(file)][name]
+        checkpoint.weights[name] = loaded[str(file)][name]
 
 
-def _add(found: Checkpoint, tensors: dict[str, Tensor], file: str) -> None:
+def _add(checkpoint: Checkpoint, tensors: dict[str, CheckpointTensor], file: str) -> None:
     for name, tensor in tensors.items():
-        if name in found.weights:
-            raise InvalidInputError(said("parameter-in-several-files", found.path, name[:80], file))
-        found.weights[name] = tensor
+        if name in checkpoint.weights:
+            raise InvalidInputError(said("parameter-in-several-files", checkpoint.path, name[:80], file))
+        checkpoint.weights[name] = tensor
 
 
-def _tensors(path: str) -> dict[str, Tensor]:
+def _tensors(path: str) -> dict[str, CheckpointTensor]:
     if path.endswith(".safetensors"):
         return read_safetensors(path)
-    found = Checkpoint(path, "torch")
-    from_tree(found, read_torch(path))
-    return found.weights
+    checkpoint = Checkpoint(path, "torch")
+    from_tree(checkpoint, read_torch(path))
+    return checkpoint.weights
 
 
-def _beside(found: Checkpoint, folder: str, names: list[str]) -> None:
+def _beside(checkpoint: Checkpoint, folder: str, names: list[str]) -> None:
     """What stands beside weights: settings of the model, and the state of the trainer."""
     if "config.json" in names:
         try:
             path = os.path.join(folder, "config.json")
-            found.settings = settings_of(parse_json(small_file(path), path))
+            checkpoint.settings = settings_of(parse_json(small_file(path), path))
         except InvalidInputError as problem:
-            found.notes.append(problem.message)
+            checkpoint.notes.append(problem.message)
     if "trainer_state.json" in names:
         try:
             path = os.path.join(folder, "trainer_state.json")
             state = parse_json(small_file(path), path)
             step = state.get("global_step") if isinstance(state, dict) else None
-            found.iteration = step if type(step) is int else None
+            checkpoint.iteration = step if type(step) is int else None
         except InvalidInputError as problem:
-            found.notes.append(problem.message)
+            checkpoint.notes.append(problem.message)
     for name in names:
         match = _TRAINER.match(name)
         if match is None:
             continue
         section = "random" if section_of(match[1]) == "random" else "optimizer"
-        put(found.random if section == "random" else found.optimizer, found.facts, _tree(found, folder, name), match[1])
-    name_states(found)
+        put(
+            checkpoint.random if section == "random" else checkpoint.optimizer,
+            checkpoint.facts,
+            _tree(checkpoint, folder, name),
+            match[1],
+        )
+    name_states(checkpoint)
 
 
-def _tree(found: Checkpoint, folder: str, name: str) -> Any:
+def _tree(checkpoint: Checkpoint, folder: str, name: str) -> Any:
     try:
         return read_torch(os.path.join(folder, name))
     except (InvalidInputError, PathError) as problem:
-        found.unread[name] = problem.message
+        checkpoint.unread[name] = problem.message
         return None
 
 
-def _further_files(found: Checkpoint, folder: str, names: list[str]) -> None:
+def _further_files(checkpoint: Checkpoint, folder: str, names: list[str]) -> None:
     """What else a folder has of tensors: averages, a second model, shards of a trainer; each under its file's name."""
     index = next((name for name in _INDEXES if name in names), None)
     stem = index.partition(".")[0] if index else ""
@@ -176,7 +181,7 @@ def _further_files(found: Checkpoint, folder: str, names: list[str]) -> None:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
             if any(map(_is_tensor_file, _listed(path))):
-                found.unread[f"{name}/"] = said("own-checkpoint")
+                checkpoint.unread[f"{name}/"] = said("own-checkpoint")
             continue
         is_read = name.startswith(f"{stem}-") if stem else name == whole or (whole is None and _is_safe(name))
         if is_read or _TRAINER.match(name) or not (_is_tensor_file(name) or _is_safe(name)):
@@ -189,9 +194,9 @@ def _further_files(found: Checkpoint, folder: str, names: list[str]) -> None:
             )
             if place_of("", tree, True, walk) == "other":
                 put(inner.other, inner.facts, tree, os.path.splitext(name)[0], walk)
-            found.other.update(inner.other)
+            checkpoint.other.update(inner.other)
         except (InvalidInputError, PathError) as problem:
-            found.unread[name] = problem.message
+            checkpoint.unread[name] = problem.message
 
 
 def _is_safe(name: str) -> bool:
@@ -210,31 +215,31 @@ def _open_file(path: str) -> Checkpoint:
         head = file.read(16)
     if not head:
         raise InvalidInputError(said("file-is-empty", path))
-    readers: dict[str, Callable[[str], dict[str, Tensor]]] = {
+    readers: dict[str, Callable[[str], dict[str, CheckpointTensor]]] = {
         ".safetensors": read_safetensors,
         ".npz": read_numpy,
         ".npy": read_numpy,
     }
     suffix = os.path.splitext(path)[1]
     if suffix in readers:
-        found = Checkpoint(path, suffix[1:], readers[suffix](path))
+        checkpoint = Checkpoint(path, suffix[1:], readers[suffix](path))
     elif head[:1] == b"\n" and suffix == ".ckpt":
         tensors, texts = read_mindspore(path)
-        found = Checkpoint(path, "MindSpore", facts=texts)
+        checkpoint = Checkpoint(path, "MindSpore", facts=texts)
         for name, tensor in tensors.items():
             section, own = _named_by_mindspore(name)
-            found.section(section)[own] = tensor
+            checkpoint.section(section)[own] = tensor
     elif suffix in _TORCH or head[:2] in (b"\x80\x02", b"PK"):
         if head[:2] == b"PK" and not _is_torch_archive(path):
             raise InvalidInputError(said("archive-without-data-pkl", path, said("known-checkpoints")))
-        found = Checkpoint(path, "torch")
-        from_tree(found, read_torch(path))
-        name_states(found)
+        checkpoint = Checkpoint(path, "torch")
+        from_tree(checkpoint, read_torch(path))
+        name_states(checkpoint)
     else:
         raise InvalidInputError(said("checkpoint-unknown-pack-scripts", path, said("known-checkpoints")))
-    if not (found.weights or found.optimizer or found.random):
+    if not (checkpoint.weights or checkpoint.optimizer or checkpoint.random):
         raise InvalidInputError(said("checkpoint-holds-no-tensor", path))
-    return found
+    return checkpoint
 
 
 def _is_torch_archive(path: str) -> bool:
@@ -249,7 +254,7 @@ _MOMENTS = {
 
 
 def _named_by_mindspore(name: str) -> tuple[Section, str]:
-    section: Section = _of_mindspore(name)
+    section: Section = _section_in_mindspore(name)
     return section, _moment_last(name) if section == "optimizer" else name
 
 
@@ -259,7 +264,7 @@ def _moment_last(name: str) -> str:
     return f"{parameter}.{_MOMENTS[word]}" if word in _MOMENTS and parameter else name
 
 
-def _of_mindspore(name: str) -> Any:
+def _section_in_mindspore(name: str) -> Any:
     moments = tuple(f"{word}." for word in _MOMENTS)
     single = (
         "global_step",

@@ -13,7 +13,7 @@ from typing import Any
 
 from msprobe.environment.checkpoint.contents import Checkpoint
 from msprobe.environment.checkpoint.copies import copies, place_in_file
-from msprobe.environment.checkpoint.tensors import HeldTensor, Replicas, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, HeldTensor, Replicas
 from msprobe.messages import said
 
 Groups = dict[int, tuple[list[int], list[str]]]
@@ -32,32 +32,36 @@ _A_GROUP = re.compile(r"param_groups\.(\d+)\.")
 _STEP_OF_GROUP = re.compile(r"(?:\d+\.)?(?:param_groups\.\d+\.step|state\.common_step)|step(?:\.\d+)?")
 
 
-def name_states(found: Checkpoint, parameter_name: Callable[[str], str] = str, buffers: Collection[str] = ()) -> None:
+def name_states(
+    checkpoint: Checkpoint, parameter_name: Callable[[str], str] = str, buffers: Collection[str] = ()
+) -> None:
     """Rename what ``found.optimizer`` holds; what belongs to no parameter loses the words before ``param_groups``.
 
     ``parameter_name`` makes the name of a weight of the name that the optimizer has for it. ``buffers``: weights that
     no optimizer has.
     """
-    weights = {name: tensor for name, tensor in found.weights.items() if name not in buffers}
-    found.optimizer, rest = by_parameter(found.optimizer, found.facts, weights, parameter_name, found.numbers)
-    found.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
+    weights = {name: tensor for name, tensor in checkpoint.weights.items() if name not in buffers}
+    checkpoint.optimizer, rest = by_parameter(
+        checkpoint.optimizer, checkpoint.facts, weights, parameter_name, checkpoint.numbers
+    )
+    checkpoint.optimizer.update(in_one_row({plain_name(name): tensor for name, tensor in rest.items()}))
 
 
 def by_parameter(
-    states: dict[str, Tensor],
+    states: dict[str, CheckpointTensor],
     facts: dict[str, str],
-    weights: dict[str, Tensor],
+    weights: dict[str, CheckpointTensor],
     parameter_name: Callable[[str], str] = str,
     numbers: dict[str, str] | None = None,
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, CheckpointTensor], dict[str, CheckpointTensor]]:
     """(states by ``parameter.moment``, the other ``states`` under their own names).
 
     ``numbers`` gets what states were called by number.
     """
     numbers = {} if numbers is None else numbers
-    named: dict[str, Tensor] = {}
-    rest: dict[str, Tensor] = {}
-    numbered: dict[str, dict[int, dict[str, Tensor]]] = defaultdict(lambda: defaultdict(dict))
+    named: dict[str, CheckpointTensor] = {}
+    rest: dict[str, CheckpointTensor] = {}
+    numbered: dict[str, dict[int, dict[str, CheckpointTensor]]] = defaultdict(lambda: defaultdict(dict))
     for name, tensor in states.items():
         match = _STATE.fullmatch(name)
         subject = match and _subject(match["rest"], weights, parameter_name)
@@ -90,7 +94,7 @@ def plain_name(name: str) -> str:
     return _LEADING.sub("", name)
 
 
-def in_one_row(states: dict[str, Tensor]) -> dict[str, Tensor]:
+def in_one_row(states: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Groups of several optimizers (one for experts) numbered as those of one."""
     matches = {name: match for name in states if (match := _OF_SEVERAL.fullmatch(name))}
     groups = sorted({(int(match[1]), int(match[2])) for match in matches.values()})
@@ -102,7 +106,7 @@ def in_one_row(states: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[str], str]) -> str | None:
+def _subject(rest: str, weights: dict[str, CheckpointTensor], parameter_name: Callable[[str], str]) -> str | None:
     """``parameter.moment`` of ``parameter.moment`` or ``moment.parameter``, where the parameter is known."""
     stem, _, moment = rest.rpartition(".")
     if parameter_name(stem) in weights:
@@ -113,21 +117,25 @@ def _subject(rest: str, weights: dict[str, Tensor], parameter_name: Callable[[st
     return None
 
 
-def _groups(states: dict[str, Tensor], facts: dict[str, str]) -> dict[str, Groups]:
+def _groups(states: dict[str, CheckpointTensor], facts: dict[str, str]) -> dict[str, Groups]:
     """Words before ``param_groups`` -> group -> (numbers of its parameters, their names if they are given)."""
-    found: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
+    groups: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for name, tensor in states.items():
         match = _GROUP.fullmatch(name)
         if match and match["key"] == "params" and isinstance(tensor, HeldTensor):
-            found[match["before"]][int(match[2])][0].extend(int(one) for one in tensor.values.reshape(-1).tolist())
+            groups[match["before"]][int(match[2])][0].extend(
+                int(number) for number in tensor.values.reshape(-1).tolist()
+            )
     for name, text in facts.items():
         match = _GROUP.fullmatch(name)
         if match and match["key"] == "param_names":
-            found[match["before"]][int(match[2])][1].append(text)
-    return found
+            groups[match["before"]][int(match[2])][1].append(text)
+    return groups
 
 
-def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[str, Tensor]) -> dict[int, str]:
+def _names(
+    groups: Groups, states: dict[int, dict[str, CheckpointTensor]], weights: dict[str, CheckpointTensor]
+) -> dict[int, str]:
     """Number -> parameter. Nothing where shapes do not say that the usual order is the one of this optimizer."""
     ordered = [groups[number] for number in sorted(groups)]
     if ordered and all(names and len(names) == len(numbers) for numbers, names in ordered):
@@ -136,14 +144,14 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
         }
         return names_by_number if set(names_by_number.values()) <= set(weights) else {}
     subjects = [numbers for numbers, _ in ordered] or [sorted(states)]
-    sizes = [len(one) for one in subjects]
+    sizes = [len(names_of_group) for names_of_group in subjects]
     parameters = _parameters(weights)
     if len(parameters) > sum(sizes):
         # A second name of a weight that was saved as a copy of it.
         copied = copies(parameters)
         parameters = {name: tensor for name, tensor in parameters.items() if name not in copied}
     for candidate in _candidates(parameters, sizes):
-        if [len(one) for one in candidate] != sizes:
+        if [len(names_of_group) for names_of_group in candidate] != sizes:
             continue
         pairs = [
             pair
@@ -155,25 +163,25 @@ def _names(groups: Groups, states: dict[int, dict[str, Tensor]], weights: dict[s
     return {}
 
 
-def _fits(moments: dict[str, Tensor], shape: tuple[int, ...]) -> bool:
-    return all(one.shape == shape for one in moments.values() if one.shape not in ((), (1,)))
+def _fits(moments: dict[str, CheckpointTensor], shape: tuple[int, ...]) -> bool:
+    return all(moment.shape == shape for moment in moments.values() if moment.shape not in ((), (1,)))
 
 
-def _parameters(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _parameters(weights: dict[str, CheckpointTensor]) -> dict[str, CheckpointTensor]:
     """Weights that an optimizer may have, each once, though two names may stand for one (tied embeddings)."""
     seen: set[tuple[Any, ...]] = set()
-    found = {}
+    parameters = {}
     for name, tensor in weights.items():
         if name.endswith(_BUFFERS) or not tensor.dtype.startswith(("float", "bfloat")):
             continue
         place = place_in_file(tensor) or (name,)
         if place not in seen:
             seen.add(place)
-            found[name] = tensor
-    return found
+            parameters[name] = tensor
+    return parameters
 
 
-def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[list[str]]]:
+def _candidates(weights: dict[str, CheckpointTensor], sizes: list[int]) -> Iterator[list[list[str]]]:
     """How trainers sort parameters into groups: one part of the model behind the other, by dimensions, or by what
     weight decay is for.
     """
@@ -189,13 +197,17 @@ def _candidates(weights: dict[str, Tensor], sizes: list[int]) -> Iterator[list[l
         lambda name: name.endswith("bias"),
     )
     for is_second in is_flat:
-        first, second = [one for one in names if not is_second(one)], [one for one in names if is_second(one)]
+        first, second = [name for name in names if not is_second(name)], [name for name in names if is_second(name)]
         yield [first, second]
         yield [second, first]
 
 
 def _masters(
-    rest: dict[str, Tensor], named: dict[str, Tensor], before: str, groups: Groups, names: dict[int, str]
+    rest: dict[str, CheckpointTensor],
+    named: dict[str, CheckpointTensor],
+    before: str,
+    groups: Groups,
+    names: dict[int, str],
 ) -> None:
     """Float32 copies that stand beside the optimizer, in lists as its groups are: Megatron's Float16Optimizer."""
     outer = before.removesuffix("optimizer_state_dict.").removesuffix("optimizer.")
@@ -214,7 +226,7 @@ def _masters(
 
 def on_common_terms(
     first: Checkpoint, second: Checkpoint
-) -> tuple[dict[str, Tensor], dict[str, Tensor], list[str], list[str]]:
+) -> tuple[dict[str, CheckpointTensor], dict[str, CheckpointTensor], list[str], list[str]]:
     """The optimizer states of both, so that those of two formats can be compared; notes on what one side alone has;
     and why none is compared, where that is so.
 
@@ -228,7 +240,7 @@ def on_common_terms(
     if any(flat) and (not all(flat) or _ranks(first) != _ranks(second)):
         return {}, {}, [], [said("flat-buffers-not-compared")]
     steps = [_steps(states) for states in sides]
-    stored_once = [any(map(_STEP_OF_GROUP.fullmatch, one)) for one in steps]
+    stored_once = [any(map(_STEP_OF_GROUP.fullmatch, names_of_steps)) for names_of_steps in steps]
     if all(steps) and any(stored_once) and set(steps[0]) != set(steps[1]):
         for states, own in zip(sides, steps, strict=True):
             copies = tuple(states.pop(name) for name in own)
@@ -253,10 +265,10 @@ def on_common_terms(
     return *sides, notes, []
 
 
-def _ranks(found: Checkpoint) -> tuple[Any, ...]:
-    return tuple(found.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
+def _ranks(checkpoint: Checkpoint) -> tuple[Any, ...]:
+    return tuple(checkpoint.settings.get(f"{word}_model_parallel_size") for word in ("tensor", "pipeline", "expert"))
 
 
-def _steps(states: dict[str, Tensor]) -> list[str]:
-    of_groups = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
-    return of_groups or [name for name in states if name.endswith(".step")]
+def _steps(states: dict[str, CheckpointTensor]) -> list[str]:
+    group_steps = [name for name in states if _STEP_OF_GROUP.fullmatch(name)]
+    return group_steps or [name for name in states if name.endswith(".step")]

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from msprobe.environment.checkpoint.comparison import HARMLESS, CheckpointComparison
-from msprobe.environment.checkpoint.measuring import Measures
+from msprobe.environment.checkpoint.measuring import ParameterMeasures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
 from msprobe.messages import Wording, joined, said, translated
@@ -31,14 +31,14 @@ def output_files(path: str) -> tuple[str, str, str]:
     """The JSON, its summary and its table, none of which may exist. Raises PathError, with all that are in the way."""
     stem = os.path.splitext(path)[0]
     files = (path, f"{stem}_summary.json", f"{stem}_table.csv")
-    there = [one for one in files if os.path.lexists(one)]
+    there = [file for file in files if os.path.lexists(file)]
     if there:
-        quoted = ", ".join(f'"{one}"' for one in there)
+        quoted = ", ".join(f'"{file}"' for file in there)
         verb, which = ("exists", "it") if len(there) == 1 else ("exist", "them")
         raise PathError(said("results-in-the-way", quoted, verb, which))
     if os.path.isdir(os.path.dirname(path) or "."):
-        for one in files:
-            check_output_file(one)
+        for file in files:
+            check_output_file(file)
     return files
 
 
@@ -54,11 +54,11 @@ def write(
     write_atomically(files[2], table(result).encode("utf-8-sig"))
 
 
-def _key(row: Measures) -> str:
+def _key(row: ParameterMeasures) -> str:
     return row.name if row.section == "weights" else f"{row.section}: {row.name}"
 
 
-def entry(row: Measures, full: bool = False) -> dict[str, Any]:
+def entry(row: ParameterMeasures, full: bool = False) -> dict[str, Any]:
     """One parameter, as 8.1.1 prints it. In ``full`` further keys come after its four."""
     first, second = row.shape
     same = first == second
@@ -89,8 +89,13 @@ def entry(row: Measures, full: bool = False) -> dict[str, Any]:
 def summary(result: CheckpointComparison) -> dict[str, Any]:
     """Counts, names of one side alone, copies that differ, and what is worst."""
     sides = [
-        {"path": one.path, "format": one.format, "iteration": one.iteration, "weights": len(one.weights)}
-        for one in (result.first, result.second)
+        {
+            "path": checkpoint.path,
+            "format": checkpoint.format,
+            "iteration": checkpoint.iteration,
+            "weights": len(checkpoint.weights),
+        }
+        for checkpoint in (result.first, result.second)
     ]
     return {
         "checkpoints": sides,
@@ -128,16 +133,19 @@ def table(result: CheckpointComparison) -> str:
     writer = csv_cells.writer(out)
     writer.writerow(_COLUMNS)
     for number, row in enumerate(result.rows, 1):
-        shapes = ["" if one is None else "x".join(map(str, one)) or "scalar" for one in row.shape]
+        shapes = ["" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in row.shape]
         differ = " ".join(str(side + 1) for side in (0, 1) if row.replicas_differ[side])
-        numbers = ["" if one is None else one for one in (row.l2, row.relative, row.cosine, row.max_abs, row.factor)]
+        numbers = [
+            "" if measure is None else measure
+            for measure in (row.l2, row.relative, row.cosine, row.max_abs, row.factor)
+        ]
         cells = [
             row.kind,
             row.section,
             row.name,
             row.other_name or "",
             *shapes,
-            *(one or "" for one in row.dtype),
+            *(dtype or "" for dtype in row.dtype),
         ]
         writer.writerow([number, *cells, *numbers, differ, row.detail])
     return out.getvalue()
@@ -145,40 +153,42 @@ def table(result: CheckpointComparison) -> str:
 
 def lines(result: CheckpointComparison) -> list[str]:
     """What the console says: the sentence that matters, then the worst."""
-    one, two = result.first, result.second
-    one_path, two_path = one.path, two.path
+    first, two = result.first, result.second
+    one_path, two_path = first.path, two.path
     weights = sum(1 for row in result.rows if row.section == "weights")
     counted = said("one-weight") if weights == 1 else said("so-many-weights", weights)
     entries = said("one-entry-in-all") if len(result.rows) == 1 else said("entries-in-all", len(result.rows))
-    found: list[str] = [said("checkpoints-compared", one.path, one.format, two.path, two.format, counted, entries)]
+    printed: list[str] = [
+        said("checkpoints-compared", first.path, first.format, two.path, two.format, counted, entries)
+    ]
     counts = ", ".join(f"{count} {kind}" for kind, count in result.counts.items())
     covered = result.coverage
     agree = "checkpoints-agree" if covered.is_complete else "checkpoints-agree-where-compared"
     verdict = said("checkpoints-differ" if result.differs else agree, counts)
-    found.append(joined(" ", filter(None, (verdict, covered.sentence()))))
+    printed.append(joined(" ", filter(None, (verdict, covered.sentence()))))
     bad = [row for row in result.rows if row.kind not in HARMLESS]
     for row in bad[:_SHOWN]:
-        found.append("  " + _line(row))
+        printed.append("  " + _line(row))
     if len(bad) > _SHOWN:
-        found.append("  " + said("more-in-table", len(bad) - _SHOWN))
+        printed.append("  " + said("more-in-table", len(bad) - _SHOWN))
     for row in result.replicas[:_SHOWN]:
         one_side = "first-checkpoint" if row.replicas_differ[0] else "second-checkpoint"
         sides = said("both-checkpoints" if all(row.replicas_differ) else one_side)
-        files = ", ".join(_short(one, (one_path, two_path)) for one in row.differing_files[:_FILES])
+        files = ", ".join(_short(file, (one_path, two_path)) for file in row.differing_files[:_FILES])
         more = said("and-more", len(row.differing_files) - _FILES) if len(row.differing_files) > _FILES else ""
-        found.append("  " + said("copies-differ-between-ranks", sides, row.name, files + more))
-    found += ["  " + said("note-before", note) for note in result.notes[:_SHOWN]]
-    shown = (translated(text)[:_LONGEST] for text in found)
+        printed.append("  " + said("copies-differ-between-ranks", sides, row.name, files + more))
+    printed += ["  " + said("note-before", note) for note in result.notes[:_SHOWN]]
+    shown = (translated(text)[:_LONGEST] for text in printed)
     return ["".join(letter if letter.isprintable() else "_" for letter in text) for text in shown]
 
 
 def _short(file: str, folders: tuple[str, ...]) -> str:
     """The path of a file within the checkpoint that it belongs to."""
-    inner = next((one for one in folders if file.startswith(one.rstrip("/") + "/")), None)
+    inner = next((folder for folder in folders if file.startswith(folder.rstrip("/") + "/")), None)
     return file if inner is None else file[len(inner.rstrip("/")) + 1 :]
 
 
-def _line(row: Measures) -> str:
+def _line(row: ParameterMeasures) -> str:
     where = row.name if row.section == "weights" else f"{row.section}: {row.name}"
     if row.kind == "missing":
         return said("missing-in-second", where)

@@ -29,7 +29,7 @@ def check_file(path: str) -> None:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class CheckpointTensor:
     """A tensor of a checkpoint: its shape, and its element type in torch's words without ``torch.``."""
 
     shape: tuple[int, ...]
@@ -52,7 +52,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class FileTensor(Tensor):
+class FileTensor(CheckpointTensor):
     """Elements in a file: ``start`` is the first byte of its storage of ``count`` elements, ``offset`` and ``strides``
     are in elements.
     """
@@ -106,7 +106,7 @@ def _bytes_of(path: str, start: int, length: int) -> Array:
 
 
 @dataclass(frozen=True)
-class HeldTensor(Tensor):
+class HeldTensor(CheckpointTensor):
     """Numbers that are in memory already: those of random states, and single ones."""
 
     values: Array = field(repr=False)
@@ -121,12 +121,12 @@ def held(values: Array, dtype: str | None = None) -> HeldTensor:
 
 
 @dataclass(frozen=True)
-class TensorSlice(Tensor):
+class TensorSlice(CheckpointTensor):
     """A part of another tensor along its first axis, ``[begin, begin + length)``; in another shape, if ``shape``
     says so.
     """
 
-    whole: Tensor
+    whole: CheckpointTensor
     begin: int
     length: int
 
@@ -148,7 +148,7 @@ class TensorSlice(Tensor):
         return rows_of(self.whole, self.begin, self.begin + self.length).reshape(self.shape)
 
 
-def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
+def rows_of(tensor: CheckpointTensor, begin: int, end: int) -> Array:
     """Elements ``[begin, end)`` of the first axis; what lies outside of them is not read where files allow it."""
     if isinstance(tensor, Pieces):
         return tensor.read_rows(begin, end)
@@ -160,26 +160,26 @@ def rows_of(tensor: Tensor, begin: int, end: int) -> Array:
         )  # fmt: skip
         return part.read()
     if isinstance(tensor, Joined) and tensor.axis == 0 and not tensor.sections:
-        found, place = [], 0
+        rows, place = [], 0
         for shard in tensor.parts:
             length = shard.shape[0]
             low, high = max(begin, place), min(end, place + length)
             if low < high:
-                found.append(rows_of(shard, low - place, high - place))
+                rows.append(rows_of(shard, low - place, high - place))
             place += length
-        return found[0] if len(found) == 1 else np.concatenate(found) if found else tensor.read()[begin:end]
+        return rows[0] if len(rows) == 1 else np.concatenate(rows) if rows else tensor.read()[begin:end]
     if isinstance(tensor, TensorSlice) and tensor.shape[1:] == tensor.whole.shape[1:]:
         return rows_of(tensor.whole, tensor.begin + begin, tensor.begin + end)
     return tensor.read()[begin:end]
 
 
 @dataclass(frozen=True)
-class Joined(Tensor):
+class Joined(CheckpointTensor):
     """Shards put together along an axis. ``sections``: what each shard holds one behind the other, all of which are
     sharded, as parts of its length: ``(1, 1)`` for a gate and what is gated.
     """
 
-    parts: tuple[Tensor, ...]
+    parts: tuple[CheckpointTensor, ...]
     axis: int
     sections: tuple[int, ...] = ()
 
@@ -192,10 +192,10 @@ class Joined(Tensor):
         share = self.parts[0].shape[self.axis] // sum(self.sections)
         ends = [share * sum(self.sections[:at]) for at in range(1, len(self.sections))]
         split = [np.split(array, ends, self.axis) for array in arrays]
-        return np.concatenate([one[at] for at in range(len(self.sections)) for one in split], self.axis)
+        return np.concatenate([pieces[at] for at in range(len(self.sections)) for pieces in split], self.axis)
 
 
-def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ()) -> Tensor:
+def joined(parts: tuple[CheckpointTensor, ...], axis: int, sections: tuple[int, ...] = ()) -> CheckpointTensor:
     """Shards along ``axis`` as one tensor. Raises InvalidInputError where they do not fit."""
     shape = list(parts[0].shape)
     axis = axis if len(shape) > axis else 0
@@ -203,9 +203,9 @@ def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ())
         return parts[0]
     for part in parts:
         if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
-            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
+            raise InvalidInputError(said("shards-do-not-join", [list(part.shape) for part in parts[:8]]))
         if [n for at, n in enumerate(part.shape) if at != axis] != [n for at, n in enumerate(shape) if at != axis]:
-            raise InvalidInputError(said("shards-do-not-join", [list(one.shape) for one in parts[:8]]))
+            raise InvalidInputError(said("shards-do-not-join", [list(part.shape) for part in parts[:8]]))
         if sections and part.shape[axis] % sum(sections):
             raise InvalidInputError(said("shard-sections-wrong", list(part.shape), sections))
     shape[axis] = sum(part.shape[axis] for part in parts)
@@ -213,10 +213,10 @@ def joined(parts: tuple[Tensor, ...], axis: int, sections: tuple[int, ...] = ())
 
 
 @dataclass(frozen=True)
-class Replicas(Tensor):
+class Replicas(CheckpointTensor):
     """Copies that ought to be the same, one of each rank; the first is read."""
 
-    copies: tuple[Tensor, ...]
+    copies: tuple[CheckpointTensor, ...]
 
     def read(self) -> Array:
         return self.copies[0].read()
@@ -231,21 +231,21 @@ class Replicas(Tensor):
         )
 
 
-def _file_of(tensor: Tensor) -> str:
+def _file_of(tensor: CheckpointTensor) -> str:
     """The file that a tensor lies in, of several the first; an empty text for none."""
     inner = getattr(tensor, "parts", None) or getattr(tensor, "copies", None) or (getattr(tensor, "whole", None),)
     if isinstance(tensor, FileTensor):
         return tensor.path
     if isinstance(tensor, Pieces):
         inner = tuple(piece.values for piece in tensor.pieces)
-    return next((found for one in inner if isinstance(one, Tensor) and (found := _file_of(one))), "")
+    return next((file for part in inner if isinstance(part, CheckpointTensor) and (file := _file_of(part))), "")
 
 
 @dataclass(frozen=True)
-class Moved(Tensor):
+class Moved(CheckpointTensor):
     """Another tensor reshaped to ``as_shape``, of which ``pick`` is taken along the first axis, and transposed."""
 
-    whole: Tensor
+    whole: CheckpointTensor
     as_shape: tuple[int, ...]
     pick: int | None = None
     transpose: bool = False
@@ -258,10 +258,10 @@ class Moved(Tensor):
 
 
 @dataclass(frozen=True)
-class QkvRows(Tensor):
+class QkvRows(CheckpointTensor):
     """Rows ``[begin, end)`` of the second axis of a tensor seen as ``[groups, rows, ...]``, flat again: q, k or v."""
 
-    whole: Tensor
+    whole: CheckpointTensor
     as_shape: tuple[int, ...]
     begin: int
     end: int
@@ -275,11 +275,11 @@ class PlacedBlock:
     """A block of a distributed tensor: where it begins, and its values."""
 
     offsets: tuple[int, ...]
-    values: Tensor
+    values: CheckpointTensor
 
 
 @dataclass(frozen=True)
-class Pieces(Tensor):
+class Pieces(CheckpointTensor):
     """A tensor in blocks that ranks have written."""
 
     pieces: tuple[PlacedBlock, ...]
@@ -324,7 +324,7 @@ class Pieces(Tensor):
         return np.zeros((end - begin, *self.shape[1:]), np.float32) if result is None else result
 
 
-def slices(tensor: Tensor) -> list[Tensor]:
+def slices(tensor: CheckpointTensor) -> list[CheckpointTensor]:
     """A tensor for each index of the first axis. A block of several goes with each of them, and with no other."""
     shape = tensor.shape[1:]
     if not isinstance(tensor, Pieces):

@@ -1,7 +1,7 @@
 """Files of ``torch.save``: a zip archive (torch 1.6 or later) or a row of pickles (before), read as data.
 
-The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.Tensor` for tensors and
-:class:`~msprobe.store.pickles.Opaque` for objects of other classes.
+The result is the tree that was saved, with :class:`~msprobe.environment.checkpoint.tensors.CheckpointTensor` for
+tensors and :class:`~msprobe.store.pickles.Opaque` for objects of other classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from msprobe.environment.checkpoint.tensors import FileTensor, Tensor, held
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor, held
 from msprobe.errors import InvalidInputError, PathError, in_one_line, reason_of
 from msprobe.foreign.archives import Archive
 from msprobe.foreign.budget import factor
@@ -79,23 +79,23 @@ class _Window(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         count = max(0, min(len(buffer), self.size - self.place))
         self.file.seek(self.start + self.place)
-        found: int = self.file.readinto(memoryview(buffer)[:count])  # type: ignore[attr-defined]
-        self.place += found
-        return found
+        count_read: int = self.file.readinto(memoryview(buffer)[:count])  # type: ignore[attr-defined]
+        self.place += count_read
+        return count_read
 
     def read(self, size: int = -1) -> bytes:
         count = max(0, self.size - self.place)
         count = count if size is None or size < 0 else min(size, count)
         self.file.seek(self.start + self.place)
-        found = self.file.read(count)
-        self.place += len(found)
-        return found
+        content = self.file.read(count)
+        self.place += len(content)
+        return content
 
 
 def _read_archive(path: str, window: _Window) -> Any:
     archive = Archive(window, path)  # type: ignore[arg-type]
     entries = archive.entries
-    if any(one.compress_type != zipfile.ZIP_STORED for one in entries.values()):
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
         raise InvalidInputError(said("torch-entries-compressed", path))
     root, is_big_endian, text = description(path, PackedContents(archive), int(_MOST_PICKLE_BYTES * factor()))
     tree, _ = read_pickle(memoryview(text), REBUILD, storage_of)
@@ -167,14 +167,14 @@ class _Placer:
         if id(tree) in self.done:
             return self.done[id(tree)]
         if isinstance(tree, _Array):
-            found = self.done[id(tree)] = tree.tensor()
+            tensor = self.done[id(tree)] = tree.tensor()
             self.done[-id(tree)] = tree
-            return found
+            return tensor
         if isinstance(tree, tuple):
-            found = tuple(self.placed(item, depth + 1) for item in tree)
-            self.done[id(tree)] = found
+            placed = tuple(self.placed(item, depth + 1) for item in tree)
+            self.done[id(tree)] = placed
             self.done[-id(tree)] = tree  # held, so that no other gets its number
-            return found
+            return placed
         self.done[id(tree)] = tree
         if isinstance(tree, dict):
             for key, value in tree.items():
@@ -188,7 +188,7 @@ class _Placer:
             self.placed(tree.elements, depth + 1)
         return tree
 
-    def tensor(self, described: Described) -> Tensor:
+    def tensor(self, described: Described) -> CheckpointTensor:
         storage = described.storage
         if storage not in self.places:
             self.places[storage] = self.place(storage)
@@ -218,7 +218,7 @@ def _from_numpy(array: Any, dtype: Any = None, *_: Any) -> Any:
 
 def _set(*arguments: Any) -> set[Any]:
     items = arguments[-1] if arguments else ()
-    return {one for one in items if isinstance(one, (str, int))} if isinstance(items, (list, tuple)) else set()
+    return {item for item in items if isinstance(item, (str, int))} if isinstance(items, (list, tuple)) else set()
 
 
 def _dict(*arguments: Any) -> dict[Any, Any]:

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from msprobe.environment.checkpoint.contents import small_file
-from msprobe.environment.checkpoint.tensors import FileTensor, Pieces, PlacedBlock, Tensor
+from msprobe.environment.checkpoint.tensors import CheckpointTensor, FileTensor, Pieces, PlacedBlock
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import size_of
@@ -24,7 +24,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class _Chunk(Tensor):
+class _Chunk(CheckpointTensor):
     """What lies in the tensor of a chunk, all of which have one size."""
 
     whole: FileTensor
@@ -33,7 +33,7 @@ class _Chunk(Tensor):
         return self.whole.read()[tuple(slice(length) for length in self.shape)]
 
 
-def read_zarr(folder: str) -> dict[str, Tensor]:
+def read_zarr(folder: str) -> dict[str, CheckpointTensor]:
     """The tensors of all folders in ``folder`` that have a ``.zarray``. Raises PathError, InvalidInputError."""
     return {
         name: _tensor(os.path.join(folder, name))
@@ -42,7 +42,7 @@ def read_zarr(folder: str) -> dict[str, Tensor]:
     }
 
 
-def _tensor(folder: str) -> Tensor:
+def _tensor(folder: str) -> CheckpointTensor:
     header = parse_json(small_file(os.path.join(folder, ".zarray")), f"{folder}/.zarray")
     if not isinstance(header, dict) or header.get("zarr_format") != 2 or header.get("order", "C") != "C":
         raise InvalidInputError(said("zarr-form", folder))
@@ -74,7 +74,7 @@ def _sizes(folder: str, header: Any) -> list[int]:
     if (
         not isinstance(header, list)
         or len(header) > 32
-        or not all(type(one) is int and 0 <= one < 1 << 62 for one in header)
+        or not all(type(size) is int and 0 <= size < 1 << 62 for size in header)
     ):
         raise InvalidInputError(said("zarr-shape-is-no-list", folder))
     return header

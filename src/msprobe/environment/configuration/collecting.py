@@ -25,8 +25,8 @@ def static_entries(
         PACKAGES: packages.as_text(packages.collected(environ)),
     }
     if paths:
-        found = reading.read(list(paths))
-        entries[STATIC] = as_json(found if keep_secrets else redacted_settings(found))
+        settings = reading.read(list(paths))
+        entries[STATIC] = as_json(settings if keep_secrets else redacted_settings(settings))
     return entries
 
 

@@ -69,19 +69,19 @@ class ConfigurationComparison:
 
 def open_packs(bench: StrPath, cmp: StrPath) -> tuple[Pack, Pack]:
     """Both packs, open. Raises PathError, InvalidInputError, with what is wrong with each."""
-    found: list[Pack] = []
+    packs: list[Pack] = []
     problems: list[MsprobeError] = []
     for path in (bench, cmp):
         try:
-            found.append(Pack(path))
+            packs.append(Pack(path))
         except MsprobeError as problem:
             problems.append(problem)
     if problems:
-        for pack in found:
+        for pack in packs:
             pack.close()
         messages = dict.fromkeys(problem.message for problem in problems)
         raise type(problems[0])(joined(" ", messages)) from problems[0]
-    return found[0], found[1]
+    return packs[0], packs[1]
 
 
 def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> ConfigurationComparison:
@@ -101,10 +101,12 @@ def compare_packs(bench: Pack, cmp: Pack, options: Options = Options()) -> Confi
         result.notes.append(said("packs-lack", ", ".join(neither), hint))
     not_read = [NotRead(", ".join(neither), said("in-neither-pack"))] if neither else []
     optimizer = NotRead(said("the-optimizer"), said("optimizer-not-in-packs"))
-    result.coverage = Coverage({one.name: 1 for one in result.parts}, (*not_read, optimizer))
+    result.coverage = Coverage({sheet.name: 1 for sheet in result.parts}, (*not_read, optimizer))
     result.notes += [note for part in result.parts for note in part.notes]
-    found = [finding for part in result.parts for finding in part.findings]
-    result.findings = sorted(_weighed(found, result), key=lambda one: (-one.weight, one.level, one.part, one.name))
+    findings = [finding for part in result.parts for finding in part.findings]
+    result.findings = sorted(
+        _weighed(findings, result), key=lambda finding: (-finding.weight, finding.level, finding.part, finding.name)
+    )
     return result
 
 
@@ -117,22 +119,22 @@ def _missing(name: str, side: str) -> DifferenceSheet:
     return part
 
 
-def _weighed(found: list[ConfigurationFinding], result: ConfigurationComparison) -> list[ConfigurationFinding]:
+def _weighed(findings: list[ConfigurationFinding], result: ConfigurationComparison) -> list[ConfigurationFinding]:
     """Put a cause before its effect, and what cannot be the cause back."""
     parts = {part.name: part for part in result.parts}
     weights = statistics.is_equal_at_start(parts.get("weights"))
     data = statistics.is_equal_at_start(parts.get("dataset"))
-    other_weights = "weights" in parts and not weights and any(one.weight == 97 for one in found)
+    other_weights = "weights" in parts and not weights and any(finding.weight == 97 for finding in findings)
     weighed = []
-    for one in found:
-        is_setting = one.part in ("hyperparameters", "random_state")
-        if is_setting and _SEEDS.search(one.name) and other_weights:
-            one = replace(one, weight=98, why=said("may-explain-start-weights", one.why))
-        elif is_setting and weights and (_STARTS.search(one.name) or (data and _SEEDS.search(one.name))):
-            one = replace(one, weight=one.weight - _LESS, why=said("but-start-weights-agree", one.why))
-        elif is_setting and data and _DATA.search(one.name):
-            one = replace(one, weight=one.weight - _LESS, why=said("but-first-inputs-agree", one.why))
-        weighed.append(one)
+    for finding in findings:
+        is_setting = finding.part in ("hyperparameters", "random_state")
+        if is_setting and _SEEDS.search(finding.name) and other_weights:
+            finding = replace(finding, weight=98, why=said("may-explain-start-weights", finding.why))
+        elif is_setting and weights and (_STARTS.search(finding.name) or (data and _SEEDS.search(finding.name))):
+            finding = replace(finding, weight=finding.weight - _LESS, why=said("but-start-weights-agree", finding.why))
+        elif is_setting and data and _DATA.search(finding.name):
+            finding = replace(finding, weight=finding.weight - _LESS, why=said("but-first-inputs-agree", finding.why))
+        weighed.append(finding)
     return weighed
 
 
@@ -141,12 +143,12 @@ def _environment(bench: Pack, cmp: Pack, options: Options) -> DifferenceSheet:
     sides = []
     notes = []
     for pack in (bench, cmp):
-        found = pack.environment()
-        if not pack.is_ours and found.items() >= _SET_BY_8_1_1.items():
-            found = {name: value for name, value in found.items() if name not in _SET_BY_8_1_1}
+        own = pack.environment()
+        if not pack.is_ours and own.items() >= _SET_BY_8_1_1.items():
+            own = {name: value for name, value in own.items() if name not in _SET_BY_8_1_1}
             names = ", ".join(_SET_BY_8_1_1)
             notes.append(said("set-by-published-command", pack.path, names))
-        sides.append(found)
+        sides.append(own)
     part = environment_variables.compare(sides[0], sides[1], table)
     part.notes += notes
     return part

@@ -38,22 +38,22 @@ def compare(bench: Mapping[str, str], cmp: Mapping[str, str], table: Sequence[Va
         known |= {name for name in (variable.npu, variable.gpu) if name}
         _compare_one(part, variable, bench, cmp, kinds)
     for name in sorted({*bench, *cmp} - known - _OF_A_PROCESS):
-        one, two = bench.get(name), cmp.get(name)
-        if one is None or two is None or not is_same(one, two):
-            row = (name if one is not None else "", name if two is not None else "", one, two)
+        first, two = bench.get(name), cmp.get(name)
+        if first is None or two is None or not is_same(first, two):
+            row = (name if first is not None else "", name if two is not None else "", first, two)
             part.rows.append((*row, "info"))
     part.rows.sort(key=lambda row: LEVELS.index(row[-1]))
     part.differing = len(part.rows)
     return part
 
 
-def is_same(one: str, two: str) -> bool:
+def is_same(first: str, two: str) -> bool:
     """True for texts that mean one value: ``1`` and ``true``, ``1e3`` and ``1000``.
 
     >>> is_same("0", "False"), is_same("8.0", "8"), is_same("Ring", "ring"), is_same("1", "2")
     (True, True, False, False)
     """
-    return one == two or _meaning(one) == _meaning(two)
+    return first == two or _meaning(first) == _meaning(two)
 
 
 def _meaning(text: str) -> str | float:
@@ -86,11 +86,11 @@ def _compare_one(
         level = "warning"
         row = (name, ONLY_BENCH, side[name], None) if second is None else (ONLY_CMP, name, None, side[name])
     else:
-        one = bench.get(first, variable.default(kinds[0]))
+        ours = bench.get(first, variable.default(kinds[0]))
         two = cmp.get(second, variable.default(kinds[1]))
-        if is_same(one, two):
+        if is_same(ours, two):
             return
-        row = (first, second, one, two)
+        row = (first, second, ours, two)
     part.rows.append((*row, level))
     if level == "info":
         part.raise_to("pass")

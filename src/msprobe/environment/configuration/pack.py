@@ -197,13 +197,13 @@ class PackWriter:
             return []
         try:
             with open_regular(path) as file:
-                found = _entries(path, file)
+                entries = _entries(path, file)
         except InvalidInputError as problem:
             raise InvalidInputError(said("pack-left-as-it-is", problem.message)) from problem
         kept = [
-            entry for name, entry in found.items() if name not in replaced and _is_of_this_run(entry, self._begun_ns)
+            entry for name, entry in entries.items() if name not in replaced and _is_of_this_run(entry, self._begun_ns)
         ]
-        return None if len(kept) == len(found) and kept else kept
+        return None if len(kept) == len(entries) and kept else kept
 
 
 def _is_of_this_run(entry: zipfile.ZipInfo, begun: int) -> bool:
@@ -239,7 +239,7 @@ class Pack:
             raise PathError(said("file-unreadable", self.path, (problem.strerror or "").lower())) from problem
         self._read_bytes = 0
         try:
-            self._found = _entries(self.path, self._file)
+            self._listed = _entries(self.path, self._file)
             self._archive = Archive(self._file, self.path, names_may_repeat=True)
         except BaseException:
             self._file.close()
@@ -256,16 +256,16 @@ class Pack:
         self._file.close()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._found
+        return name in self._listed
 
     @property
     def is_ours(self) -> bool:
         """Whether this package wrote it."""
-        return any(_OURS.fullmatch(entry.comment.decode("ascii", "replace")) for entry in self._found.values())
+        return any(_OURS.fullmatch(entry.comment.decode("ascii", "replace")) for entry in self._listed.values())
 
     def has(self, part: str) -> bool:
         """Whether an entry of this part is there: ``env``, ``pip``, ``hyperparameters``, ``weights``, ..."""
-        return part in self._found or any(name.startswith(f"{part}/") for name in self._found)
+        return part in self._listed or any(name.startswith(f"{part}/") for name in self._listed)
 
     def environment(self) -> dict[str, str]:
         """The environment variables."""
@@ -285,25 +285,25 @@ class Pack:
 
     def hyperparameters(self) -> dict[str, dict[str, Any]]:
         """What there is of hyper-parameters: file name -> name -> value."""
-        return {name.partition("/")[2]: self.json(name) for name in (STATIC, DYNAMIC) if name in self._found}
+        return {name.partition("/")[2]: self.json(name) for name in (STATIC, DYNAMIC) if name in self._listed}
 
     def places(self, part: StepPart) -> dict[PackPlace, str]:
         """The entries of a part by step and rank, in this order."""
-        found = {}
-        for name in self._found:
+        by_place = {}
+        for name in self._listed:
             matched = _PLACE.match(name)
             if matched and matched[1] == part:
-                found[PackPlace(int(matched[2]), int(matched[3]))] = name
-        return dict(sorted(found.items()))
+                by_place[PackPlace(int(matched[2]), int(matched[3]))] = name
+        return dict(sorted(by_place.items()))
 
     def ranks(self, part: RankPart) -> dict[int, str]:
         """The entries of a part by rank."""
-        found = {}
-        for name in self._found:
+        by_place = {}
+        for name in self._listed:
             matched = _RANK.fullmatch(name)
             if matched and matched[1] == part:
-                found[int(matched[2])] = name
-        return dict(sorted(found.items()))
+                by_place[int(matched[2])] = name
+        return dict(sorted(by_place.items()))
 
     def json(self, name: str) -> dict[str, Any]:
         """An entry that is a JSON object. Raises InvalidInputError."""
@@ -323,12 +323,12 @@ class Pack:
     def extract(self, folder: StrPath) -> None:
         """Write all entries that a pack has below the folder. Raises PathError, InvalidInputError."""
         self._read_bytes = 0
-        for name in self._found:
+        for name in self._listed:
             *parents, last = name.split("/")
             write_atomically(make_folder_in(folder, *parents) / last, self._bytes(name), fsync=False)
 
     def _bytes(self, name: str) -> bytes:
-        entry = self._found.get(name)
+        entry = self._listed.get(name)
         if entry is None:
             raise InvalidInputError(said("pack-entry-missing", self.path, name))
         data = self._archive.read(entry, MOST_ENTRY_BYTES)
@@ -341,23 +341,23 @@ class Pack:
 def _entries(path: str, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
     """The entries of a pack, each name once (the last one, as 8.1.1 reads packs that were written to twice)."""
     listed = Archive(file, path, names_may_repeat=True, most=MOST_ENTRIES).listed
-    found: dict[str, zipfile.ZipInfo] = {}
+    entries: dict[str, zipfile.ZipInfo] = {}
     size = 0
     for entry in listed:
         if entry.filename.endswith("/") and _is_inside(entry.filename):
             continue
         _check_entry(path, entry)
         if is_entry(entry.filename):
-            found[entry.filename] = entry
-    size = sum(entry.file_size for entry in found.values())
+            entries[entry.filename] = entry
+    size = sum(entry.file_size for entry in entries.values())
     if size > MOST_BYTES_IN_ALL:
         raise InvalidInputError(said("pack-unpacks-too-large", path, size, MOST_BYTES_IN_ALL))
-    if not found:
+    if not entries:
         raise InvalidInputError(said("no-pack", path))
-    unknown = len({entry.filename for entry in listed if not entry.filename.endswith("/")}) - len(found)
+    unknown = len({entry.filename for entry in listed if not entry.filename.endswith("/")}) - len(entries)
     if unknown:
         log.warning(said("pack-entries-left-out", path, unknown))
-    return found
+    return entries
 
 
 def _check_entry(path: str, entry: zipfile.ZipInfo) -> None:

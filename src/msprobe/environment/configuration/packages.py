@@ -61,21 +61,21 @@ def collected(environ: Mapping[str, str], root: str = "/") -> dict[str, str]:
 
     ``root`` is where the files of the system begin.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         with contextlib.suppress(Exception):  # a broken package is none
             name, version = distribution.metadata["Name"], distribution.version
-            if name and version and name not in found:
-                found[name] = version
+            if name and version and name not in versions:
+                versions[name] = version
                 commit = _commit_of(distribution)
                 if commit:
-                    found[f"{name}{COMMIT}"] = commit
+                    versions[f"{name}{COMMIT}"] = commit
     for folder in environ.get("PYTHONPATH", "").split(os.pathsep):
         commit = git_commit(folder) if folder else ""
         if commit:
-            found[f"{os.path.basename(os.path.abspath(folder))}{COMMIT}"] = commit
-    found.update({f"{SYSTEM}{name}": version for name, version in _system(environ, root) if version})
-    return found
+            versions[f"{os.path.basename(os.path.abspath(folder))}{COMMIT}"] = commit
+    versions.update({f"{SYSTEM}{name}": version for name, version in _system(environ, root) if version})
+    return versions
 
 
 def as_text(packages: Mapping[str, str]) -> bytes:
@@ -156,8 +156,8 @@ def _field(text: str, name: str) -> str:
 
 
 def _version(text: str) -> str:
-    found = _VERSION.search(text)
-    return found[0].rstrip("]") if found else ""
+    match = _VERSION.search(text)
+    return match[0].rstrip("]") if match else ""
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -174,38 +174,38 @@ def compare(
     part = DifferenceSheet("pip", HEADER)
     sides = [{canonical(name): version for name, version in side.items()} for side in (bench, cmp)]
     extra = {canonical(name) for name in also}
-    found = []
+    different = []
     for name in {*sides[0], *sides[1]}:
-        one, two = (side.get(name) for side in sides)
-        if one != two:
-            level = "error" if name in extra else _level(name, one, two, other_device)
-            found.append((name, one, two, level))
+        first, two = (side.get(name) for side in sides)
+        if first != two:
+            level = "error" if name in extra else _level(name, first, two, other_device)
+            different.append((name, first, two, level))
     order = {"error": 0, "warning": 1, "info": 2}
-    for name, one, two, level in sorted(found, key=lambda row: (order[row[3]], row[0])):
-        part.rows.append((name, str(one), str(two), level))
+    for name, first, two, level in sorted(different, key=lambda row: (order[row[3]], row[0])):
+        part.rows.append((name, str(first), str(two), level))
         if level != "info":
-            part.add(ConfigurationFinding("pip", level, name, str(one), str(two), _why(name), _weight(name, level)))
+            part.add(ConfigurationFinding("pip", level, name, str(first), str(two), _why(name), _weight(name, level)))
     part.differing = len(part.rows)
     return part
 
 
-def _level(name: str, one: str | None, two: str | None, other_device: bool) -> Level:
+def _level(name: str, first: str | None, two: str | None, other_device: bool) -> Level:
     if name == f"{SYSTEM}python":
-        return "warning" if _minor(one) == _minor(two) else "error"
+        return "warning" if _minor(first) == _minor(two) else "error"
     base = name.partition("@")[0]
     if name in (f"{SYSTEM}glibc",):
         return "info"
     if name.startswith(SYSTEM):
         is_software = name.endswith((":cuda", ":cudnn", ":cann"))
-        return "error" if is_software and one and two and not other_device else "warning"
+        return "error" if is_software and first and two and not other_device else "warning"
     if name.endswith(COMMIT):
         # The other side may have it from a package.
-        return "error" if one and two else "info"
+        return "error" if first and two else "info"
     if base not in _COMPARED and not _NVIDIA.fullmatch(base):
         return "info"
     if other_device and _OF_A_DEVICE.fullmatch(base):
         return "warning"
-    if other_device and one and two and one.partition("+")[0] == two.partition("+")[0]:
+    if other_device and first and two and first.partition("+")[0] == two.partition("+")[0]:
         return "warning"
     return "error"
 

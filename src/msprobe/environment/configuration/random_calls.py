@@ -44,9 +44,9 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
     if only and {*ranks[0]} & {*ranks[1]}:
         part.notes.append(said("ranks-in-one-pack", "random", ", ".join(map(str, sorted(only)[:20]))))
     for rank in sorted({*ranks[0]} & {*ranks[1]}):
-        one, two = bench.json(ranks[0][rank]), cmp.json(ranks[1][rank])
-        for function in dict.fromkeys((*one, *two)):
-            part.rows += _rows(function, rank, _stacks(one.get(function)), _stacks(two.get(function)))
+        ours, two = bench.json(ranks[0][rank]), cmp.json(ranks[1][rank])
+        for function in dict.fromkeys((*ours, *two)):
+            part.rows += _rows(function, rank, _stacks(ours.get(function)), _stacks(two.get(function)))
     bad = [row for row in part.rows if row[-1] is not True]
     part.differing = len(bad)
     if bad:
@@ -92,14 +92,14 @@ def _rows(function: str, rank: int, bench: list[Stack], cmp: list[Stack]) -> Ite
 
 
 def _stacks(recorded: Any) -> list[Stack]:
-    found: list[Stack] = []
-    for one in recorded if isinstance(recorded, list) else []:
-        if isinstance(one, dict):
-            lines = one.get("stack")
+    stacks: list[Stack] = []
+    for entry in recorded if isinstance(recorded, list) else []:
+        if isinstance(entry, dict):
+            lines = entry.get("stack")
             frames = [str(line) for line in lines] if isinstance(lines, list) else [str(lines)]
-            count = one.get("count")
-            found.append(([_frame(line) for line in frames], "\n".join(frames), count if type(count) is int else 0))
-    return found
+            count = entry.get("count")
+            stacks.append(([_frame(line) for line in frames], "\n".join(frames), count if type(count) is int else 0))
+    return stacks
 
 
 def _frame(line: str) -> Frame:
@@ -113,15 +113,15 @@ def _frame(line: str) -> Frame:
     )
 
 
-def _match(one: Sequence[Frame], two: Sequence[Frame]) -> bool:
-    return len(one) == len(two) and all(_score(*frames) >= _LEAST_SCORE for frames in zip(one, two, strict=True))
+def _match(first: Sequence[Frame], two: Sequence[Frame]) -> bool:
+    return len(first) == len(two) and all(_score(*frames) >= _LEAST_SCORE for frames in zip(first, two, strict=True))
 
 
-def _score(one: Frame, two: Frame) -> float:
-    same = (one[0] == two[0]) + (one[1] == two[1])
+def _score(frame: Frame, two: Frame) -> float:
+    same = (frame[0] == two[0]) + (frame[1] == two[1])
     if same == 0:
         return 0.0
-    likeness = 1.0 if one[2] == two[2] else SequenceMatcher(None, one[2], two[2], autojunk=False).ratio()
+    likeness = 1.0 if frame[2] == two[2] else SequenceMatcher(None, frame[2], two[2], autojunk=False).ratio()
     return (same + likeness) / 3
 
 
@@ -130,9 +130,9 @@ def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
     part = DifferenceSheet("random_state", STATE_HEADER)
     ranks = bench.ranks("random_state"), cmp.ranks("random_state")
     for rank in sorted({*ranks[0]} & {*ranks[1]}):
-        one, two = (_flat(pack.json(own[rank])) for pack, own in zip((bench, cmp), ranks, strict=True))
-        for what, name in dict.fromkeys((*one, *two)):
-            first, second = one.get((what, name)), two.get((what, name))
+        ours, two = (_flat(pack.json(own[rank])) for pack, own in zip((bench, cmp), ranks, strict=True))
+        for what, name in dict.fromkeys((*ours, *two)):
+            first, second = ours.get((what, name)), two.get((what, name))
             if first != second and (what != "states" or (first is not None and second is not None)):
                 # Without a seed these two differ in every run, and most trainings draw nothing from them.
                 level: Level = "warning" if what == "states" and name.endswith(_OF_PYTHON) else "error"
@@ -145,10 +145,10 @@ def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
 
 
 def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int) -> None:
-    found = [row for row in part.rows if row[1] == what and row[5] == level]
-    if found:
-        _, _, name, first, second, _ = found[0]
-        more = said("and-more-of", len(found) - 1) if len(found) > 1 else ""
+    rows = [row for row in part.rows if row[1] == what and row[5] == level]
+    if rows:
+        _, _, name, first, second, _ = rows[0]
+        more = said("and-more-of", len(rows) - 1) if len(rows) > 1 else ""
         part.add(
             ConfigurationFinding(
                 part.name, level, Wording("{}{}", name, more), short(first), short(second), why, weight
@@ -157,17 +157,17 @@ def _find(part: DifferenceSheet, what: str, level: Level, why: str, weight: int)
 
 
 def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    found: dict[tuple[str, str], Any] = {}
+    states: dict[tuple[str, str], Any] = {}
     seeds = recorded.get("seeds")
     for number, seed in enumerate(seeds if isinstance(seeds, list) else []):
         name, value = seed if isinstance(seed, list) and len(seed) == 2 else ("seed", seed)
-        found["seeds", f"{name} (call {number + 1})"] = value
+        states["seeds", f"{name} (call {number + 1})"] = value
     for what in ("states", "dropout"):
         for name, value in recorded[what].items() if isinstance(recorded.get(what), dict) else ():
             for key, inner in value.items() if isinstance(value, dict) else (("", value),):
                 place = f"micro-step {name} {key}" if what == "states" else f"{name} {key}"
-                found[what, place.strip()] = inner
-    return found
+                states[what, place.strip()] = inner
+    return states
 
 
 def _cell(value: Any) -> Any:

@@ -24,13 +24,13 @@ def redacted_environment(variables: Mapping[str, str], known: Collection[str] = 
 
     ``known`` are names that are no secret, whatever they are called.
     """
-    found = {}
+    redacted = {}
     for name, value in variables.items():
         if _NAMES.search(name) and name not in known and value:
-            found[name] = hidden(name, value)
+            redacted[name] = hidden(name, value)
         else:
-            found[name] = _IN_ADDRESSES.sub(lambda match, name=name: hidden(name, match[0]), value)  # type: ignore[misc]
-    return found
+            redacted[name] = _IN_ADDRESSES.sub(lambda match, name=name: hidden(name, match[0]), value)  # type: ignore[misc]
+    return redacted
 
 
 def redacted_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

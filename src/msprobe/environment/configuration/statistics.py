@@ -46,7 +46,9 @@ def compare(name: StatisticsPart, bench: Pack, cmp: Pack, tolerance: float = 0.0
         return part
     part.header = (*part.header, DIGESTS) if bench.has("digests") and cmp.has("digests") else part.header
     differing: dict[PackPlace, list[str]] = {}
-    for place in sorted(one for one in {*places[0], *places[1]} if one.step in common):
+    for place in sorted(
+        place_of_either for place_of_either in {*places[0], *places[1]} if place_of_either.step in common
+    ):
         sides = [_read(name, pack, place, own) for pack, own in zip((bench, cmp), places, strict=True)]
         digests = [_digests(name, pack, place) for pack in (bench, cmp)]
         for row in _rows(place, sides[0], sides[1], digests, tolerance):
@@ -91,8 +93,8 @@ def _tensors(tree: Mapping[str, Any]) -> Iterator[tuple[str, Statistics]]:
 
 def _digests(name: StatisticsPart, pack: Pack, place: PackPlace) -> Mapping[str, Any]:
     entry = digests_entry(*place)
-    found = pack.json(entry).get(name) if entry in pack else None
-    return found if isinstance(found, dict) else {}
+    digests = pack.json(entry).get(name) if entry in pack else None
+    return digests if isinstance(digests, dict) else {}
 
 
 def _rows(
@@ -103,11 +105,11 @@ def _rows(
     tolerance: float,
 ) -> Iterator[tuple[Any, ...]]:
     for name in dict.fromkeys((*bench, *cmp)):
-        one, two = bench.get(name), cmp.get(name)
-        if one is None or two is None:
+        ours, two = bench.get(name), cmp.get(name)
+        if ours is None or two is None:
             yield (*place, name, ONLY_BENCH if two is None else ONLY_CMP, None, None, None, None, None)
             continue
-        values = [(_number(one.get(key)), _number(two.get(key))) for key in KEYS]
+        values = [(_number(ours.get(key)), _number(two.get(key))) for key in KEYS]
         bits = [side.get(name) for side in digests]
         same_bits = bits[0] == bits[1] if None not in bits else None
         equal = all(_is_near(first, second, tolerance) for first, second in values)
@@ -120,16 +122,16 @@ def _number(value: Any) -> float | None:
     return float(value) if (isinstance(value, (int, float)) and abs(value) < 1e308) or value != value else None
 
 
-def _is_near(one: float | None, two: float | None, tolerance: float) -> bool:
-    if one is None or two is None:
-        return one is two
-    return one == two or (one != one and two != two) or abs(one - two) <= tolerance * abs(one)
+def _is_near(first: float | None, two: float | None, tolerance: float) -> bool:
+    if first is None or two is None:
+        return first is two
+    return first == two or (first != first and two != two) or abs(first - two) <= tolerance * abs(first)
 
 
-def _relative(one: float | None, two: float | None) -> float | None:
-    if one is None or two is None or one == 0:
+def _relative(first: float | None, two: float | None) -> float | None:
+    if first is None or two is None or first == 0:
         return None
-    return abs(one - two) / abs(one)
+    return abs(first - two) / abs(first)
 
 
 def _find(
@@ -169,11 +171,11 @@ def _on_ranks(ranks: set[int]) -> str:
 
 def _ranges(numbers: set[int]) -> str:
     """``0-7, 12``."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in found]
+            spans.append([number, number])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
     return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")

@@ -124,7 +124,7 @@ TABLE: tuple[Variable, ...] = (
     ),
 )  # fmt: skip
 
-NAMES = frozenset(name for one in TABLE for name in (one.npu, one.gpu) if name)
+NAMES = frozenset(name for variable in TABLE for name in (variable.npu, variable.gpu) if name)
 _FIELDS = ("level", "default", "effect", "why", "npu")
 
 
@@ -143,8 +143,8 @@ def extended(path: str) -> tuple[Variable, ...]:
     own = [_variable(name, value, mistakes) for name, value in content.items()]
     if mistakes:
         raise InvalidInputError(Wording('"{}": {}.', path, joined("; ", mistakes)))
-    names = {name for one in own for name in (one.npu, one.gpu)}
-    return (*own, *(one for one in TABLE if not {one.npu, one.gpu} & names))
+    names = {name for variable in own for name in (variable.npu, variable.gpu)}
+    return (*own, *(variable for variable in TABLE if not {variable.npu, variable.gpu} & names))
 
 
 def _variable(name: str, given: Any, mistakes: list[str]) -> Variable:

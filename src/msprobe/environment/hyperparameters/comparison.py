@@ -78,14 +78,14 @@ def _importance(row: ParameterDifference) -> tuple[int, bool, bool, str, str]:
 def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[ParameterDifference]:
     first, second = _with_single_betas(bench), _with_single_betas(cmp)
     pairs = _Pairs(first, second)
-    for one, two, why, ratio in pairs.found:
-        left, right = first[one], second[two]
-        if is_same(left, right) or (why == MAPPING and _are_one_dtype(one, left, two, right)):
+    for our_name, two, why, ratio in pairs.paired:
+        left, right = first[our_name], second[two]
+        if is_same(left, right) or (why == MAPPING and _are_one_dtype(our_name, left, two, right)):
             continue
-        effect = effect_of(one, left, right)
+        effect = effect_of(our_name, left, right)
         is_place = effect == "unknown" and names_place(left) and names_place(right)
         is_sure = ratio >= _SURE_RATIO and effect not in ("speed", "output") and not is_place
-        yield ParameterDifference(one, two, left, right, why, "error" if is_sure else "warning", effect)
+        yield ParameterDifference(our_name, two, left, right, why, "error" if is_sure else "warning", effect)
     for name in pairs.first:
         yield ParameterDifference(name, ONLY_BENCH, first[name], None, None, "warning", effect_of(name))
     for name in pairs.second:
@@ -93,14 +93,14 @@ def _rows(bench: Mapping[str, Any], cmp: Mapping[str, Any]) -> Iterable[Paramete
 
 
 def _with_single_betas(side: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    single: dict[str, Any] = {}
     for name, value in side.items():
         names = betas_of(name)
         if names and isinstance(value, (list, tuple)) and len(value) == 2 and not set(names) & side.keys():
-            found.update(zip(names, value, strict=True))
+            single.update(zip(names, value, strict=True))
         else:
-            found[name] = value
-    return found
+            single[name] = value
+    return single
 
 
 class _Pairs:
@@ -109,7 +109,7 @@ class _Pairs:
     def __init__(self, first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
         self.first, self.second = dict.fromkeys(first), dict.fromkeys(second)
         self.values = first, second
-        self.found: list[tuple[str, str, str, float]] = []
+        self.paired: list[tuple[str, str, str, float]] = []
         self.by_key(lambda name: (name,), PURE_NAME)
         self.by_key(lambda name: (normal(name),), PURE_NAME)
         self.by_key(lambda name: (plain_meaning(name),), PURE_NAME)
@@ -117,9 +117,9 @@ class _Pairs:
         self.by_dtype()
         self.by_likeness()
 
-    def put(self, one: str, two: str, why: str, ratio: float = 1.0) -> None:
-        self.found.append((one, two, why, ratio))
-        del self.first[one], self.second[two]
+    def put(self, first: str, two: str, why: str, ratio: float = 1.0) -> None:
+        self.paired.append((first, two, why, ratio))
+        del self.first[first], self.second[two]
 
     def by_key(self, keys: Callable[[str], Iterable[Any]], why: str) -> None:
         """Pair names that share a key which no other name of its side has."""
@@ -140,14 +140,14 @@ class _Pairs:
         first, second = ([name for name in side if _is_of_types(name)] for side in (self.first, self.second))
         if len(first) * len(second) > _MOST_PAIRS:
             return
-        for one in first:
+        for name in first:
             for two in second:
                 if (
-                    one in self.first
+                    name in self.first
                     and two in self.second
-                    and _are_one_dtype(one, self.values[0][one], two, self.values[1][two])
+                    and _are_one_dtype(name, self.values[0][name], two, self.values[1][two])
                 ):
-                    self.put(one, two, MAPPING)
+                    self.put(name, two, MAPPING)
 
     def by_likeness(self) -> None:
         """Pair names that look alike, the likest first."""
@@ -158,25 +158,25 @@ class _Pairs:
         matcher = SequenceMatcher(autojunk=False)
         for two in second:
             matcher.set_seq2(two.lower())
-            for one in first:
-                matcher.set_seq1(one.lower())
+            for name in first:
+                matcher.set_seq1(name.lower())
                 if matcher.real_quick_ratio() <= _LEAST_RATIO or matcher.quick_ratio() <= _LEAST_RATIO:
                     continue
                 ratio = matcher.ratio()
-                if ratio > _LEAST_RATIO and may_be_same(one, two):
-                    likely.append((-ratio, one, two))
-        for minus, one, two in sorted(likely):
-            if one in self.first and two in self.second:
-                self.put(one, two, f"similarity:{-minus}", -minus)
+                if ratio > _LEAST_RATIO and may_be_same(name, two):
+                    likely.append((-ratio, name, two))
+        for minus, name, two in sorted(likely):
+            if name in self.first and two in self.second:
+                self.put(name, two, f"similarity:{-minus}", -minus)
 
 
 def _is_of_types(name: str) -> bool:
     return any(meaning.thing in ("bf16", "fp16", "compute_dtype") for meaning in group_meanings(name))
 
 
-def _are_one_dtype(one: str, left: Any, two: str, right: Any) -> bool:
+def _are_one_dtype(first: str, left: Any, two: str, right: Any) -> bool:
     named, flags = {}, {}
-    for name, value in ((one, left), (two, right)):
+    for name, value in ((first, left), (two, right)):
         things = {meaning.thing for meaning in group_meanings(name)}
         if things & {"bf16", "fp16"}:
             flags[name] = _DTYPES["bf16" if "bf16" in things else "fp16"] if is_same(value, True) else ""

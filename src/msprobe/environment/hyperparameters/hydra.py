@@ -122,19 +122,19 @@ class _Resolver:
         if depth > _MOST_DEPTH:
             return value
         if isinstance(value, dict):
-            return {key: self.value(one, depth + 1) for key, one in value.items()}
+            return {key: self.value(element, depth + 1) for key, element in value.items()}
         if isinstance(value, list):
-            return [self.value(one, depth + 1) for one in value]
+            return [self.value(element, depth + 1) for element in value]
         if not isinstance(value, str) or "${" not in value:
             return value
         whole = _REFERENCE.fullmatch(value)
         if whole:
-            found = _at(self.tree, whole[1])
-            return value if found is None else self.value(found, depth + 1)
+            target = _at(self.tree, whole[1])
+            return value if target is None else self.value(target, depth + 1)
 
         def text(match: re.Match[str]) -> str:
-            found = self.value(_at(self.tree, match[1]), depth + 1)
-            shown = match[0] if found is None or isinstance(found, (dict, list)) else str(found)
+            resolved = self.value(_at(self.tree, match[1]), depth + 1)
+            shown = match[0] if resolved is None or isinstance(resolved, (dict, list)) else str(resolved)
             self.budget.spend_bytes(len(shown))
             return shown
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msprobe.environment.hyperparameters.shell.expansion import UNSET, plain
-from msprobe.environment.hyperparameters.shell.script import Called, Followed
+from msprobe.environment.hyperparameters.shell.script import Called, FollowedScript
 from msprobe.messages import Wording, said
 
 #: Programs that start trainings: what follows their script (or their name) are its arguments.
@@ -54,7 +54,9 @@ _EXPORTED = re.compile(
 )
 
 
-def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) -> tuple[dict[str, list[Any]], list[str]]:
+def hyperparameters(
+    followed: FollowedScript, path: str, given: Sequence[str] = ()
+) -> tuple[dict[str, list[Any]], list[str]]:
     """What the trainings that a script starts are given: name -> each value it has, and notes for people.
 
     ``given`` are the other files that are read.
@@ -62,11 +64,11 @@ def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) ->
     read = {os.path.basename(name) for name in given}
     notes = list(followed.notes)
     trainings = _trainings(followed.called)
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for called, (launcher, own) in trainings:
         values = {**_options(launcher, most=1), **_options(own)}
         for name, value in values.items():
-            known = found.setdefault(name, [])
+            known = by_name.setdefault(name, [])
             if len(known) < _MOST_VALUES and value not in known:
                 known.append(value)
         notes += _files_named(called, values, own, read)
@@ -74,20 +76,22 @@ def hyperparameters(followed: Followed, path: str, given: Sequence[str] = ()) ->
         notes.append(said("no-training-command"))
     for name, text in followed.exported.items():
         if _EXPORTED.match(name):
-            found[f"env.{name}"] = [text]
-    return found, [Wording("{}: {}", os.path.basename(path), note) for note in dict.fromkeys(notes)]
+            by_name[f"env.{name}"] = [text]
+    return by_name, [Wording("{}: {}", os.path.basename(path), note) for note in dict.fromkeys(notes)]
 
 
 def _trainings(called: Iterable[Called]) -> list[tuple[Called, tuple[list[str], list[str]]]]:
     """The commands that start a training; of several kinds the likeliest: launched over devices, Python, anything."""
     by_kind: dict[int, list[tuple[Called, tuple[list[str], list[str]]]]] = {}
-    for one in called:
-        kind, parts = _parts(_unwrapped(list(one.words)))
+    for call in called:
+        kind, parts = _parts(_unwrapped(list(call.words)))
         if kind and any(_is_option(word) or _HYDRA.fullmatch(word) for part in parts for word in part):
-            by_kind.setdefault(kind, []).append((one, parts))
+            by_kind.setdefault(kind, []).append((call, parts))
     likely = by_kind[min(by_kind)] if by_kind else []
     return [
-        found for found in likely if not _PREPARES.search(" ".join(word[-_MOST_NAME:] for word in found[0].words[:6]))
+        called
+        for called in likely
+        if not _PREPARES.search(" ".join(word[-_MOST_NAME:] for word in called[0].words[:6]))
     ] or likely
 
 
@@ -105,7 +109,7 @@ def _unwrapped(words: list[str]) -> list[str]:
 
 def _is_command_line(text: str) -> bool:
     lines = ((line, _SCRIPT.search(line)) for line in text.split("\n"))
-    with_options = any(found and _OPTION_BEHIND.search(line, found.end()) for line, found in lines)
+    with_options = any(match and _OPTION_BEHIND.search(line, match.end()) for line, match in lines)
     return with_options or _STARTED.match(text) is not None
 
 
@@ -162,7 +166,7 @@ def _options(words: Sequence[str], most: int | None = None) -> dict[str, Any]:
 
     ``most``: how many values one option may have. Of options that come twice the last counts, as for argparse.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     place = 0
     while place < len(words):
         word = words[place]
@@ -170,11 +174,11 @@ def _options(words: Sequence[str], most: int | None = None) -> dict[str, Any]:
         if not _is_option(word):
             match = _HYDRA.fullmatch(word)
             if match and match[1] != "~":
-                found[match[2]] = _clean(match[3])
+                options[match[2]] = _clean(match[3])
             continue
         name, sign, value = word.lstrip("-").partition("=")
         if sign:
-            found[plain(name)] = _clean(value)
+            options[plain(name)] = _clean(value)
             continue
         values: list[str] = []
         while place < len(words) and not _is_option(words[place]) and words[place] != "--":
@@ -185,8 +189,8 @@ def _options(words: Sequence[str], most: int | None = None) -> dict[str, Any]:
             # A variable from outside behind a value stands for further options.
             if not _is_list_of_arguments(following) and not (values and _VARIABLE.fullmatch(following)):
                 values.append(_clean(following))
-        found[plain(name)] = True if not values else values[0] if len(values) == 1 else values
-    return found
+        options[plain(name)] = True if not values else values[0] if len(values) == 1 else values
+    return options
 
 
 def _is_list_of_arguments(word: str) -> bool:

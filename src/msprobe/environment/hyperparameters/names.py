@@ -101,7 +101,7 @@ _OPPOSITES = (
 
 
 @dataclass(frozen=True)
-class Meaning:
+class NameMeaning:
     """What a name means: the thing, and the parts before it that say which one."""
 
     thing: str
@@ -117,32 +117,32 @@ def normal(name: str) -> str:
 
 @cache
 def _groups() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for canonical, others in GROUPS.items():
         for name in (canonical, *others.split()):
-            found[name] = (*found.get(name, ()), canonical)
-    return found
+            groups[name] = (*groups.get(name, ()), canonical)
+    return groups
 
 
 @cache
-def plain_meaning(name: str) -> Meaning:
+def plain_meaning(name: str) -> NameMeaning:
     """The meaning by the words of the name alone."""
     parts = normal(name).split(".")
     own = 2 if len(parts) > 1 and parts[-1] in _EMPTY_WORDS else 1
-    return Meaning(".".join(parts[-own:]), _prefix(parts[:-own]))
+    return NameMeaning(".".join(parts[-own:]), _prefix(parts[:-own]))
 
 
 @cache
-def group_meanings(name: str) -> tuple[Meaning, ...]:
+def group_meanings(name: str) -> tuple[NameMeaning, ...]:
     """The meanings by ``GROUPS``; none if no row has the name."""
     parts = normal(name).split(".")
-    found = []
+    meanings = []
     for own in range(min(3, len(parts)), 0, -1):
         for group in _groups().get(".".join(parts[-own:]), ()):
-            found.append(Meaning(group, _prefix(parts[:-own]), True))
-        if found:
+            meanings.append(NameMeaning(group, _prefix(parts[:-own]), True))
+        if meanings:
             break
-    return tuple(found)
+    return tuple(meanings)
 
 
 def _prefix(parts: list[str]) -> tuple[str, ...]:
@@ -158,9 +158,9 @@ def betas_of(name: str) -> tuple[str, str] | None:
     return f"{before}adam_beta1", f"{before}adam_beta2"
 
 
-def may_be_same(one: str, two: str) -> bool:
+def may_be_same(name: str, two: str) -> bool:
     """False if the names say different things although they look alike: other numbers in them, or opposite words."""
-    first, second = normal(one), normal(two)
+    first, second = normal(name), normal(two)
     if re.findall(r"\d+", first) != re.findall(r"\d+", second):
         return False
     words, others = (set(re.split(r"[._]", name)) for name in (first, second))

@@ -54,10 +54,10 @@ def read(paths: Sequence[str | os.PathLike[str]]) -> dict[str, Any]:
 
     Raises NotAListError, UnknownSourceError, and InvalidInputError with all that is wrong with the files.
     """
-    found = read_sources(paths)
-    for note in found.notes:
+    sources = read_sources(paths)
+    for note in sources.notes:
         log.warning(f"hyper-parameters: {note}.")
-    return found.values
+    return sources.values
 
 
 def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
@@ -71,13 +71,13 @@ def read_sources(paths: Sequence[str | os.PathLike[str]]) -> Sources:
             sources.notes.append(said("source-does-not-exist", path))
             continue
         try:
-            found, notes = _folder(path) if os.path.isdir(path) else _file(path, given)
+            settings, notes = _folder(path) if os.path.isdir(path) else _file(path, given)
         except (InvalidInputError, PathError) as problem:
             problems.append(problem)
             continue
         sources.files.append(path)
         sources.notes += notes
-        for name, several in found.items():
+        for name, several in settings.items():
             _add(values.setdefault(name, []), several)
     if problems:
         raise type(problems[0])(joined(" ", (problem.message for problem in problems))) from problems[0]
@@ -103,7 +103,7 @@ def _ending(path: str) -> str:
 
 def _add(known: list[Any], several: list[Any]) -> None:
     for value in several:
-        if not any(is_same(value, one) for one in known):
+        if not any(is_same(value, known_value) for known_value in known):
             known.append(value)
 
 
@@ -148,8 +148,8 @@ def _log(path: str) -> Read:
     problems = []
     for reader in (rl_logs.read_slime, rl_logs.read_verl):
         try:
-            found, notes, missing = reader(path)
-            return _listed(flat(found, path)), [*notes, *map(str, missing)]
+            settings, notes, missing = reader(path)
+            return _listed(flat(settings, path)), [*notes, *map(str, missing)]
         except InvalidInputError as problem:
             problems.append(problem)
     raise InvalidInputError(joined(" ", (problem.message for problem in problems))) from problems[0]
@@ -161,10 +161,10 @@ def _saved(path: str) -> Read:
     if isinstance(tree, dict):
         name = next((key for key in _ARGUMENTS if isinstance(tree.get(key), (dict, Opaque))), None)
         tree = tree.get(name) if name else None
-    found = tree_from_pickle(tree)
-    if not isinstance(found, dict) or not found:
+    tree_found = tree_from_pickle(tree)
+    if not isinstance(tree_found, dict) or not tree_found:
         raise InvalidInputError(said("no-training-arguments", path, ", ".join(_ARGUMENTS)))
-    public = {name: value for name, value in found.items() if not name.startswith("_")}
+    public = {name: value for name, value in tree_found.items() if not name.startswith("_")}
     return _listed(flat(public, path)), []
 
 

@@ -37,25 +37,27 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 def read_yaml(path: str) -> dict[Any, Any]:
     """The mappings of all documents of the file; what has a tag of its own is read as if it had none."""
-    found: dict[Any, Any] = {}
+    documents: dict[Any, Any] = {}
     for document in yaml_text.load_all(_text(path), path, ignores_tags=True):
         if document is not None:
-            found.update(_mapping(path, document))
-    return found
+            documents.update(_mapping(path, document))
+    return documents
 
 
 def read_json(path: str) -> dict[Any, Any]:
     """The object of the file; of a ``trainer_state.json`` without what was logged."""
     try:
-        found = _mapping(path, json.loads(_text(path)))
+        settings = _mapping(path, json.loads(_text(path)))
     except (ValueError, RecursionError) as problem:
         raise InvalidInputError(said("settings-json-unreadable", path, in_one_line(problem))) from problem
-    if "log_history" in found:
-        if isinstance(found.get("args"), dict):
-            return dict(found["args"])
+    if "log_history" in settings:
+        if isinstance(settings.get("args"), dict):
+            return dict(settings["args"])
         result = ("log_history", "stateful_callbacks", "total_flos", "best_metric", "best_model_checkpoint", "epoch")
-        return {key: value for key, value in found.items() if key not in (*result, "global_step", "best_global_step")}
-    return found
+        return {
+            key: value for key, value in settings.items() if key not in (*result, "global_step", "best_global_step")
+        }
+    return settings
 
 
 def read_toml(path: str) -> dict[Any, Any]:
@@ -77,8 +79,8 @@ def read_toml(path: str) -> dict[Any, Any]:
 
 def read_ini(path: str) -> dict[Any, Any]:
     """The sections of the file, with texts; what stands before the first section is beside them."""
-    found: dict[Any, Any] = {}
-    section = found
+    settings: dict[Any, Any] = {}
+    section = settings
     lines: list[str] = []
     name = ""
 
@@ -98,14 +100,14 @@ def read_ini(path: str) -> dict[Any, Any]:
         if text[0] == "[":
             if "]" not in text:
                 raise InvalidInputError(said("ini-bracket", path, number))
-            section = found.setdefault(text[1 : text.rindex("]")], {})
+            section = settings.setdefault(text[1 : text.rindex("]")], {})
             continue
         ends = [place for place in (text.find("="), text.find(":")) if place > 0]
         if not ends or not isinstance(section, dict):
             raise InvalidInputError(said("ini-line", path, number, text[:60]))
         name, lines = text[: min(ends)].rstrip(), [text[min(ends) + 1 :].strip()]
     close()
-    return found
+    return settings
 
 
 def read_python(path: str) -> dict[Any, Any]:
@@ -122,11 +124,11 @@ def read_python(path: str) -> dict[Any, Any]:
 def _assigned(body: list[ast.stmt], known: ChainMap[str, Any]) -> dict[Any, Any]:
     if len(known.maps) > _MOST_CLASSES:
         return {}
-    found: dict[str, Any] = {}
-    known = known.new_child(found)
+    assigned: dict[str, Any] = {}
+    known = known.new_child(assigned)
     for statement in body:
         if isinstance(statement, ast.ClassDef):
-            found[statement.name] = _assigned(statement.body, known)
+            assigned[statement.name] = _assigned(statement.body, known)
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
@@ -134,11 +136,11 @@ def _assigned(body: list[ast.stmt], known: ChainMap[str, Any]) -> dict[Any, Any]
         if value is None or not names:
             continue
         try:
-            found.update(dict.fromkeys(names, _literal(value, known)))
+            assigned.update(dict.fromkeys(names, _literal(value, known)))
         except _NotPlainError:
             for name in names:  # what was assigned before no longer holds
-                found.pop(name, None)
-    return {name: value for name, value in found.items() if value != {} or not isinstance(value, dict)}
+                assigned.pop(name, None)
+    return {name: value for name, value in assigned.items() if value != {} or not isinstance(value, dict)}
 
 
 class _NotPlainError(Exception):
@@ -151,7 +153,7 @@ def _literal(node: ast.expr, known: MutableMapping[str, Any]) -> Any:
     if isinstance(node, ast.Name) and node.id in known:
         return known[node.id]
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return [_literal(one, known) for one in node.elts]
+        return [_literal(element, known) for element in node.elts]
     if isinstance(node, ast.Dict) and all(node.keys):
         pairs = zip(node.keys, node.values, strict=True)
         return {_name(_literal(key, known)): _literal(value, known) for key, value in pairs if key is not None}
@@ -193,7 +195,7 @@ def _text(path: str) -> str:
     return small_file(path).decode("utf-8-sig", "replace")
 
 
-def _mapping(path: str, found: Any) -> dict[Any, Any]:
-    if not isinstance(found, dict):
-        raise InvalidInputError(said("settings-form", path, type(found).__name__))
-    return found
+def _mapping(path: str, settings: Any) -> dict[Any, Any]:
+    if not isinstance(settings, dict):
+        raise InvalidInputError(said("settings-form", path, type(settings).__name__))
+    return settings

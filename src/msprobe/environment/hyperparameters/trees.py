@@ -18,7 +18,7 @@ def flat(tree: Any, source: str) -> dict[str, Any]:
 
     Raises InvalidInputError for what is nested too deep or has too many values.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     todo: list[tuple[str, Any, int]] = [("", tree, 0)]
     seen = 0
     while todo:
@@ -27,20 +27,22 @@ def flat(tree: Any, source: str) -> dict[str, Any]:
         if depth > _MOST_DEPTH or seen > _MOST_VALUES:
             raise InvalidInputError(said("settings-too-deep", source))
         if isinstance(value, dict) and (value or not name):
-            inner = [(str(key), one) for key, one in value.items()]
-        elif isinstance(value, (list, tuple)) and any(isinstance(one, (dict, list, tuple)) for one in value):
-            inner = [(str(place), one) for place, one in enumerate(value)]
+            inner = [(str(key), inner_value) for key, inner_value in value.items()]
+        elif isinstance(value, (list, tuple)) and any(
+            isinstance(inner_value, (dict, list, tuple)) for inner_value in value
+        ):
+            inner = [(str(place), inner_value) for place, inner_value in enumerate(value)]
         else:
-            found[name] = single(value)
+            settings[name] = single(value)
             continue
-        todo += [(f"{name}.{key}" if name else key, one, depth + 1) for key, one in reversed(inner)]
-    return found
+        todo += [(f"{name}.{key}" if name else key, inner_value, depth + 1) for key, inner_value in reversed(inner)]
+    return settings
 
 
 def single(value: Any) -> Any:
     """A value as JSON can hold it: what is no text, number or truth becomes text."""
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [single(one) for one in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
+        return [single(item) for item in (sorted(value, key=str) if isinstance(value, (set, frozenset)) else value)]
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1024:
         return said("number-of-too-many-bits")
     return value if isinstance(value, _SCALARS) or value == {} else str(value)
@@ -53,9 +55,9 @@ def tree_from_pickle(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Name):
         return value.full
     if isinstance(value, dict):
-        return {str(key): tree_from_pickle(one, depth + 1) for key, one in value.items()}
+        return {str(key): tree_from_pickle(inner_value, depth + 1) for key, inner_value in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [tree_from_pickle(one, depth + 1) for one in value]
+        return [tree_from_pickle(inner_value, depth + 1) for inner_value in value]
     if isinstance(value, Opaque):
         if isinstance(value.state, dict) and value.state:
             return tree_from_pickle(value.state, depth + 1)

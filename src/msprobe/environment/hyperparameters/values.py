@@ -13,20 +13,20 @@ _WORDS = {"true": True, "false": False, "none": None, "null": None, "nan": math.
 
 def is_same(first: Any, second: Any) -> bool:
     """True for 1e-5 and "0.00001", True and "true" and 1, None and "null", "a,b" and ["a", "b"]."""
-    one, two = _meaning(first), _meaning(second)
-    if isinstance(one, list) != isinstance(two, list):
-        one, two = _as_list(one), _as_list(two)
-    if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(is_same, one, two))
-    if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(is_same(one[name], two[name]) for name in one)
-    if isinstance(one, float) and isinstance(two, float) and math.isnan(one):
+    ours, two = _meaning(first), _meaning(second)
+    if isinstance(ours, list) != isinstance(two, list):
+        ours, two = _as_list(ours), _as_list(two)
+    if isinstance(ours, list) and isinstance(two, list):
+        return len(ours) == len(two) and all(map(is_same, ours, two))
+    if isinstance(ours, dict) and isinstance(two, dict):
+        return ours.keys() == two.keys() and all(is_same(ours[name], two[name]) for name in ours)
+    if isinstance(ours, float) and isinstance(two, float) and math.isnan(ours):
         return math.isnan(two)
-    return bool(one == two) if type(one) is type(two) or _are_numbers(one, two) else False
+    return bool(ours == two) if type(ours) is type(two) or _are_numbers(ours, two) else False
 
 
-def _are_numbers(one: Any, two: Any) -> bool:
-    return isinstance(one, (int, float)) and isinstance(two, (int, float))
+def _are_numbers(first: Any, two: Any) -> bool:
+    return isinstance(first, (int, float)) and isinstance(two, (int, float))
 
 
 def _meaning(value: Any) -> Any:

@@ -32,7 +32,9 @@ def write_merged(output: Path, side: GraphOfSide) -> Path:
         }
         parameters = side.inputs[node][count:]
         if parameters:
-            record["parameters"] = {one.rpartition(".parameters.")[2]: leaf for one, leaf in parameters}
+            record["parameters"] = {
+                parameter_name.rpartition(".parameters.")[2]: leaf for parameter_name, leaf in parameters
+            }
         if side.inputs[node] or side.outputs[node]:
             data[name] = record
     header = {"task": side.task, "level": "mix", "framework": side.framework, "dump_data_dir": None, "is_merged": True}

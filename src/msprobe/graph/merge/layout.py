@@ -15,7 +15,7 @@ _ORDER = re.compile(r"[a-z-]+")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelLayout:
     """The sizes of one side. ``order``: the kinds of parallelism, the one that varies fastest first."""
 
     rank_size: int
@@ -25,7 +25,7 @@ class Layout:
     order: str = DEFAULT_ORDER
 
     @staticmethod
-    def of(fields: Mapping[str, Any], where: str) -> Layout:
+    def of(fields: Mapping[str, Any], where: str) -> ParallelLayout:
         """A checked layout. Raises InvalidInputError with all mistakes, which begin with ``where``."""
         mistakes: list[str] = []
         sizes: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Layout:
             mistakes = _misfits(**sizes)
         if mistakes:
             raise InvalidInputError(Wording("{}: {}.", where, joined("; ", mistakes)))
-        return Layout(order=order, **sizes)
+        return ParallelLayout(order=order, **sizes)
 
     @property
     def replicas(self) -> int:
@@ -68,24 +68,24 @@ class Layout:
             strides[name] = (stride, size)
             stride *= size
         step, size = strides[kind]
-        found: dict[int, list[int]] = {}
+        groups: dict[int, list[int]] = {}
         for rank in range(self.rank_size):
             place = rank // step % size
-            found.setdefault(rank - place * step, []).append(rank)
-        return [tuple(ranks) for ranks in found.values()]
+            groups.setdefault(rank - place * step, []).append(rank)
+        return [tuple(ranks) for ranks in groups.values()]
 
 
 def _misfits(rank_size: int, tp: int, pp: int, vpp: int) -> list[str]:
-    found: list[str] = []
+    misfits: list[str] = []
     for name, size in (("tp", tp), ("pp", pp)):
         if size > rank_size:
-            found.append(said("larger-than-rank-size", name, size, rank_size))
+            misfits.append(said("larger-than-rank-size", name, size, rank_size))
         elif rank_size % size:
-            found.append(said("no-multiple-of", rank_size, name, size))
-    if not found and tp * pp > rank_size:
-        found.append(said("tp-times-pp-too-large", tp, pp, rank_size))
-    if not found and rank_size % (tp * pp):
-        found.append(said("tp-times-pp-no-divisor", rank_size, tp, pp))
+            misfits.append(said("no-multiple-of", rank_size, name, size))
+    if not misfits and tp * pp > rank_size:
+        misfits.append(said("tp-times-pp-too-large", tp, pp, rank_size))
+    if not misfits and rank_size % (tp * pp):
+        misfits.append(said("tp-times-pp-no-divisor", rank_size, tp, pp))
     if vpp > 1 and pp == 1:
-        found.append(said("vpp-needs-pp"))
-    return found
+        misfits.append(said("vpp-needs-pp"))
+    return misfits

@@ -61,13 +61,13 @@ def _offsets(sides: Sequence[GraphOfSide]) -> dict[tuple[int, int], int]:
             match = _LAYER.match(name)
             if match and name.startswith(("Module.", "Cell.")):
                 counts.setdefault((_chunk(name), stage), set()).add(int(match[2]))
-    found, before = {}, 0
+    offsets, before = {}, 0
     for chunk, stage in sorted(counts):
         # Some trainings number the layers of a stage from 0, others through.
         lowest = min(counts[chunk, stage])
-        found[stage, chunk] = before - lowest
+        offsets[stage, chunk] = before - lowest
         before += len(counts[chunk, stage])
-    return found
+    return offsets
 
 
 def _chunk(name: str) -> int:
@@ -79,10 +79,10 @@ def _read(side: GraphOfSide, node: int, stage: int, offsets: dict[tuple[int, int
     """The tree of a stage with the names that it has in the whole."""
     made: dict[int, _Node] = {}
     tree = side.tree
-    for one in tree.by_order.tolist():
-        name, kind = tree.names[one], int(tree.kinds[one])
-        made[one] = _Node(_named(name, kind, stage, side.rank, offsets), kind, side, one)
-        made[one].children = [made[child] for child in tree.children(one)]
+    for inner in tree.by_order.tolist():
+        name, kind = tree.names[inner], int(tree.kinds[inner])
+        made[inner] = _Node(_named(name, kind, stage, side.rank, offsets), kind, side, inner)
+        made[inner].children = [made[child] for child in tree.children(inner)]
     return made[node]
 
 
@@ -128,10 +128,10 @@ def _add(whole: _Node, other: _Node) -> None:
             place = len(whole.children)
             if whole.name == ROOT:
                 # Before the backward passes of the whole.
-                place = next((i for i, one in enumerate(whole.children) if ".backward" in one.name), place)
+                place = next((i for i, child in enumerate(whole.children) if ".backward" in child.name), place)
             whole.children.insert(place, child)
     if front:
-        place = next((i for i, one in enumerate(whole.children) if ".backward" in one.name), len(whole.children))
+        place = next((i for i, child in enumerate(whole.children) if ".backward" in child.name), len(whole.children))
         whole.children[place:place] = front
 
 
@@ -178,19 +178,19 @@ def _side_of(whole: _Node, first: GraphOfSide) -> GraphOfSide:
     taken = {ROOT}
     todo = [(child, 0) for child in reversed(whole.children)]
     while todo:
-        one, parent = todo.pop()
-        if one.name in taken:
+        tree_node, parent = todo.pop()
+        if tree_node.name in taken:
             continue  # the same layer on two stages: the first counts
-        taken.add(one.name)
+        taken.add(tree_node.name)
         node = len(names)
-        names.append(one.name)
+        names.append(tree_node.name)
         parents.append(parent)
-        kinds.append(one.kind)
+        kinds.append(tree_node.kind)
         attached.append(node)
-        side, source = one.side, one.source
+        side, source = tree_node.side, tree_node.source
         old = side.tree.names[source] if source >= 0 else ""
-        inputs.append(_renamed(side.inputs[source], old, one.name) if source >= 0 else ())
-        outputs.append(_renamed(side.outputs[source], old, one.name) if source >= 0 else ())
+        inputs.append(_renamed(side.inputs[source], old, tree_node.name) if source >= 0 else ())
+        outputs.append(_renamed(side.outputs[source], old, tree_node.name) if source >= 0 else ())
         stacks.append(side.stacks[source] if source >= 0 else ())
         if source in side.parameter_counts:
             counts[node] = side.parameter_counts[source]
@@ -198,7 +198,7 @@ def _side_of(whole: _Node, first: GraphOfSide) -> GraphOfSide:
             exchanges[node] = side.exchanges[source]
         if source in side.merged:
             merged[node] = side.merged[source]
-        todo += [(child, node) for child in reversed(one.children)]
+        todo += [(child, node) for child in reversed(tree_node.children)]
     tree = assemble(names, parents, kinds, attached, step=first.tree.step, rank=first.tree.rank)
     return replace(
         first,

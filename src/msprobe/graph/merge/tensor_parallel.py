@@ -32,12 +32,12 @@ def merge_slices(sides: Sequence[GraphOfSide]) -> GraphOfSide:
     inputs, outputs = list(first.inputs), list(first.outputs)
     for node, name in enumerate(first.tree.names):
         nodes = [side.tree.numbers.get(name) for side in sides]
-        if any(one is None for one in nodes):
+        if any(node is None for node in nodes):
             continue
         notes: list[str] = []
         for column, attribute in ((inputs, "inputs"), (outputs, "outputs")):
-            of_ranks = [getattr(side, attribute)[one] for side, one in zip(sides, nodes, strict=True)]
-            column[node] = _merge(of_ranks, [side.rank for side in sides], notes)
+            parameters_by_rank = [getattr(side, attribute)[node] for side, node in zip(sides, nodes, strict=True)]
+            column[node] = _merge(parameters_by_rank, [side.rank for side in sides], notes)
         if notes:
             merged[node] = merged.get(node, []) + notes
     whole = replace(first, inputs=inputs, outputs=outputs, merged=merged)
@@ -45,15 +45,15 @@ def merge_slices(sides: Sequence[GraphOfSide]) -> GraphOfSide:
     return whole
 
 
-def _merge(of_ranks: list[Sequence[Parameter]], ranks: list[int], notes: list[str]) -> Sequence[Parameter]:
-    if any(len(one) != len(of_ranks[0]) for one in of_ranks):
-        return of_ranks[0]
-    found: list[Parameter] = []
-    for same in zip(*of_ranks, strict=True):
+def _merge(by_rank: list[Sequence[Parameter]], ranks: list[int], notes: list[str]) -> Sequence[Parameter]:
+    if any(len(parameters) != len(by_rank[0]) for parameters in by_rank):
+        return by_rank[0]
+    merged: list[Parameter] = []
+    for same in zip(*by_rank, strict=True):
         name = same[0][0]
         leaves = [leaf for _, leaf in same]
         if not _differ(leaves):
-            found.append(same[0])
+            merged.append(same[0])
             continue
         norms = [leaf["Norm"] for leaf in leaves]
         values = {
@@ -62,13 +62,13 @@ def _merge(of_ranks: list[Sequence[Parameter]], ranks: list[int], notes: list[st
             "Mean": sum(leaf["Mean"] for leaf in leaves) / len(leaves),
             "Norm": math.sqrt(sum(norm * norm for norm in norms)),
         }
-        found.append((name, {**leaves[0], **values}))
+        merged.append((name, {**leaves[0], **values}))
         of = ", ".join(map(str, ranks))
         notes.append(
             f"{name}: of ranks {of}: Max = max, Min = min, Mean = average, Norm = sqrt(sum of squares): "
             f"sqrt({' + '.join(f'{norm}^2' for norm in norms)}) = {values['Norm']}"
         )
-    return found
+    return merged
 
 
 def _differ(leaves: list[Any]) -> bool:

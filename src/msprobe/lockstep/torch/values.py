@@ -47,12 +47,12 @@ class TorchValues:
         """See the protocol."""
         own = _local(tensor)
         # A copy: the array may be a file that is mapped, which nobody can write to.
-        found = torch.from_numpy(np.array(array, order="C", copy=True))
-        other = found.to(own.device, own.dtype)
-        if own.is_floating_point() and found.element_size() > own.element_size():
+        like = torch.from_numpy(np.array(array, order="C", copy=True))
+        other = like.to(own.device, own.dtype)
+        if own.is_floating_point() and like.element_size() > own.element_size():
             # The largest numbers of a wider type, as masks have them, stay the largest.
             largest = torch.finfo(own.dtype).max
-            beyond = other.isinf() & found.to(own.device).isfinite()
+            beyond = other.isinf() & like.to(own.device).isfinite()
             other = torch.where(beyond, other.clamp(-largest, largest), other)
         return other
 
@@ -84,18 +84,18 @@ class TorchValues:
 
     def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
         """See the protocol."""
-        found: list[tuple[str, Any]] = []
+        arguments: list[tuple[str, Any]] = []
         for number, value in enumerate(args):
-            _collect(value, f"input.{number}", found)
+            _collect(value, f"input.{number}", arguments)
         for word, value in kwargs.items():
-            _collect(value, f"kwargs.{word}", found)
-        return found
+            _collect(value, f"kwargs.{word}", arguments)
+        return arguments
 
     def results(self, result: Any) -> list[tuple[str, Any]]:
         """See the protocol."""
-        found: list[tuple[str, Any]] = []
-        _collect(result, "output" if isinstance(result, tuple) else "output.0", found)
-        return found
+        results: list[tuple[str, Any]] = []
+        _collect(result, "output" if isinstance(result, tuple) else "output.0", results)
+        return results
 
     def replaced(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
         """See the protocol."""
@@ -120,13 +120,13 @@ class TorchValues:
             # What needs no gradient may be written to, as running averages are.
             return own.clone() if writes or not own.requires_grad else own
 
-        if writes and any(one._is_view() for _, one in self.arguments(args, kwargs)):
+        if writes and any(argument._is_view() for _, argument in self.arguments(args, kwargs)):
             return None  # what it is a view of would stay as it is
         try:
             # The hooks of a checkpoint count what is saved.
             with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, _as_it_is):
-                own_args = [_mapped(one, f"input.{n}", taken) for n, one in enumerate(args)]
-                own_kwargs = {word: _mapped(one, f"kwargs.{word}", taken) for word, one in kwargs.items()}
+                own_args = [_mapped(argument, f"input.{n}", taken) for n, argument in enumerate(args)]
+                own_kwargs = {word: _mapped(argument, f"kwargs.{word}", taken) for word, argument in kwargs.items()}
                 return dict(self.results(function(*own_args, **own_kwargs)))
         except Exception as error:
             log.debug(f"lockstep: a call could not be made on its own values: {type(error).__name__}: {error}")
@@ -141,24 +141,24 @@ def _mapped(value: Any, path: str, change: Callable[[Any, str], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value, path)
     if isinstance(value, (list, tuple)):
-        items = [_mapped(one, f"{path}.{n}", change) for n, one in enumerate(value)]
+        items = [_mapped(element, f"{path}.{n}", change) for n, element in enumerate(value)]
         if type(value) in (list, tuple):
             return type(value)(items)
         return type(value)(*items) if hasattr(value, "_fields") else items
     if type(value) is dict:
-        return {key: _mapped(one, f"{path}.{key}", change) for key, one in value.items()}
+        return {key: _mapped(element, f"{path}.{key}", change) for key, element in value.items()}
     return value
 
 
-def _collect(value: Any, path: str, found: list[tuple[str, Any]]) -> None:
+def _collect(value: Any, path: str, tensors: list[tuple[str, Any]]) -> None:
     if isinstance(value, torch.Tensor):
-        found.append((path, value))
+        tensors.append((path, value))
     elif isinstance(value, (list, tuple)):
-        for number, one in enumerate(value):
-            _collect(one, f"{path}.{number}", found)
+        for number, element in enumerate(value):
+            _collect(element, f"{path}.{number}", tensors)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            _collect(one, f"{path}.{key}", found)
+        for key, element in value.items():
+            _collect(element, f"{path}.{key}", tensors)
 
 
 def _local(tensor: Any) -> Any:

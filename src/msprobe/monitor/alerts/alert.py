@@ -102,10 +102,10 @@ def text_of_record(record: Mapping[str, Any]) -> str:
 
 def parse_tag(tag: str) -> tuple[str, int | None, str]:
     """Name, micro step and kind of a tag; the tag itself as the name if it is none."""
-    found = _TAG.fullmatch(tag)
-    if found is None:
+    match = _TAG.fullmatch(tag)
+    if match is None:
         return tag, None, ""
-    return found["name"], None if found["micro"] is None else int(found["micro"]), found["kind"]
+    return match["name"], None if match["micro"] is None else int(match["micro"]), match["kind"]
 
 
 def place_in_training(record: Mapping[str, Any]) -> tuple[int, int, int, int, int, int]:
@@ -113,11 +113,11 @@ def place_in_training(record: Mapping[str, Any]) -> tuple[int, int, int, int, in
     pipeline stage (from the first in the forward pass, from the last after it), call. Records of 8.1.1 say micro step
     0 always; their tags know it.
     """
-    found = _TAG.fullmatch(str(record.get("tag_name", "")))
-    kind = found["kind"] if found else ""
+    match = _TAG.fullmatch(str(record.get("tag_name", "")))
+    kind = match["kind"] if match else ""
     stage = _STAGES.get(kind, UNKNOWN)
-    has_micro_step = found is not None and found["micro"] is not None
-    micro = int(found["micro"]) if found is not None and has_micro_step else _AFTER_ALL_MICRO_STEPS
+    has_micro_step = match is not None and match["micro"] is not None
+    micro = int(match["micro"]) if match is not None and has_micro_step else _AFTER_ALL_MICRO_STEPS
     direction = 1 if stage == FORWARD else -1
     return (
         _number(record, "step"),

@@ -42,8 +42,8 @@ def read_alerts(folder: StrPath) -> Records:
 
     Files of mindstudio-probe are read as well. Raises PathError and InvalidInputError.
     """
-    found = _read_all(folder, FILE)
-    return dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
+    records = _read_all(folder, FILE)
+    return dict(sorted(records.items(), key=lambda entry: place_in_training(entry[1])))
 
 
 def read_details(folder: StrPath) -> Records:
@@ -104,8 +104,8 @@ def analyse(data_path: str, out_path: str, top: int, steps: str) -> list[str]:
     path = write_first_alerts(first, out_path or data_path)
     lines: list[str] = [said("alerts-file-is", path)]
     if not first:
-        of_steps = said("of-steps", wanted) if wanted and records else ""
-        return [translated(line) for line in (*lines, said("no-alerts-in", of_steps, data_path))]
+        steps_text = said("of-steps", wanted) if wanted and records else ""
+        return [translated(line) for line in (*lines, said("no-alerts-in", steps_text, data_path))]
     lines.append(said("first-alerts-of", len(first), len(records)))
     details = read_details(data_path)
     texts = [text_of_record({**record, **details.get(key, {})}) or key for key, record in first.items()]
@@ -132,16 +132,16 @@ def _read_all(folder: StrPath, name: str) -> Records:
     if not place.is_dir():
         kind = said("is-no-folder") if os.path.lexists(place) else said("is-not-there")
         raise PathError(said("no-alerts-folder", folder, kind))
-    found: Records = {}
+    records: Records = {}
     for rank in sorted(os.listdir(place)):
         path = place / rank / name
         if _RANK.fullmatch(rank) and path.is_file():
-            found.update(_read(path))
-    return found
+            records.update(_read(path))
+    return records
 
 
 def _read(path: Path) -> Records:
-    found = read_json(check_readable_file(path, ".json"))
-    if not isinstance(found, dict) or not all(isinstance(record, dict) for record in found.values()):
+    records = read_json(check_readable_file(path, ".json"))
+    if not isinstance(records, dict) or not all(isinstance(record, dict) for record in records.values()):
         raise InvalidInputError(said("no-alerts-file", path))
-    return found
+    return records

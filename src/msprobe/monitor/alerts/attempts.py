@@ -46,19 +46,21 @@ def judged_attempt(rules: Sequence[Rule], step: Step, attempt: Attempt) -> Itera
     skips = next((rule for rule in rules if isinstance(rule, SkippedSteps)), SkippedSteps())
     too_often = skips.against(attempt.in_a_row, attempt.has_stepped) if attempt.why == "skipped" and rules else None
     all_count = attempt.why == "unfinished" or too_often is not None
-    looked_at = {name: one for name, one in step.blocks.items() if all_count or name == "actv"}
+    looked_at = {name: block for name, block in step.blocks.items() if all_count or name == "actv"}
     for rule in rules:
-        for one in _objections(rule, Step(step.number, looked_at), step.blocks.get(SCALARS)):
-            if (one.quantity, one.at, one.op) not in seen:
-                seen.add((one.quantity, one.at, one.op))
-                yield rule.name, one
+        for objection in _objections(rule, Step(step.number, looked_at), step.blocks.get(SCALARS)):
+            if (objection.quantity, objection.at, objection.op) not in seen:
+                seen.add((objection.quantity, objection.at, objection.op))
+                yield rule.name, objection
     if too_often is not None:
         yield skips.name, too_often
 
 
 def _objections(rule: Rule, step: Step, scalars: QuantityBlock | None) -> Iterator[RuleAlert]:
     if isinstance(rule, NotANumber):
-        yield from rule.judge(Step(step.number, {name: one for name, one in step.blocks.items() if name != SCALARS}))
+        yield from rule.judge(
+            Step(step.number, {name: block for name, block in step.blocks.items() if name != SCALARS})
+        )
     for at, row in enumerate(scalars.rows if scalars is not None else ()):
         assert scalars is not None
         value = float(scalars.values[at, 0])

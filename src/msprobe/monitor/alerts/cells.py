@@ -49,7 +49,7 @@ class Step:
     blocks: dict[str, QuantityBlock]
 
 
-class History:
+class ValueHistory:
     """Running means of all numbers; NaN and infinity are not fed into them."""
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class KeptRows:
     def get(self, rows: Sequence[Row], ops: Sequence[str]) -> Array:
         """[rows, ops, width]"""
         places, columns = self._at(rows, ops)
-        found: Array = self._values[places[:, None], columns[None, :]]
-        return found
+        values: Array = self._values[places[:, None], columns[None, :]]
+        return values
 
     def put(self, rows: Sequence[Row], ops: Sequence[str], values: Array) -> None:
         """Keep these, [rows, ops, width]."""

@@ -16,17 +16,21 @@ from msprobe.monitor.record_steps import DUMP
 from msprobe.monitor.tags import quantity_of_kind
 
 
-def headline(found: AlertsRead, steps: Collection[int] = ()) -> str:
+def headline(alerts: AlertsRead, steps: Collection[int] = ()) -> str:
     """Of the earliest step that has alerts, on the rank whose alert came first. There must be one."""
-    records = list(first_alerts(found.records, len(found.records), steps).values())
+    records = list(first_alerts(alerts.records, len(alerts.records), steps).values())
     first = records[0]
-    same = [one for one in records if one.get("step") == first.get("step") and one.get("rank") == first.get("rank")]
-    return sentence([_alert_of(one) for one in same], _next_command(found))
+    same = [
+        record
+        for record in records
+        if record.get("step") == first.get("step") and record.get("rank") == first.get("rank")
+    ]
+    return sentence([_alert_of(record) for record in same], _next_command(alerts))
 
 
-def _next_command(found: AlertsRead) -> str:
+def _next_command(alerts: AlertsRead) -> str:
     """What to call with what the monitor has recorded, or how to record it."""
-    for folder in found.folders:
+    for folder in alerts.folders:
         if Path(folder.path, DUMP).is_dir():
             return f"msprobe check {shlex.quote(str(Path(folder.path, DUMP)))}"
     return said("alert-record-this-step")

@@ -28,7 +28,7 @@ JOURNAL = "alerts.jsonl"
 _MOST_BYTES = 1 << 30
 
 
-class Journal:
+class AlertJournal:
     """Writes the file of one run; each call ends with all of it handed to the system. Raises PathError."""
 
     def __init__(self, folder: StrPath, rank: int, rules: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def read_journal(folder: StrPath) -> JudgedRun | None:
         kind = entry.get("kind") if isinstance(entry, dict) else None
         if kind == "rules":
             given = entry.get("rules")
-            rules.update((str(one), None) for one in given) if isinstance(given, list) else None
+            rules.update((str(name), None) for name in given) if isinstance(given, list) else None
             end = None
         elif kind == "alert":
             alerts.append({name: value for name, value in entry.items() if name != "kind"})

@@ -71,8 +71,8 @@ def _quantities(config: MonitorConfig) -> set[str]:
         "actv_grad": config.backward,
         "other": config.mg_direction or config.cc_distribution.enable,
     }
-    found = {name for name, field in _SWITCHES.items() if fields.get(name, bool(getattr(config, field)))}
-    return found | (set(config.l2_targets) if config.recording_l2_features else set())
+    names = {name for name, field in _SWITCHES.items() if fields.get(name, bool(getattr(config, field)))}
+    return names | (set(config.l2_targets) if config.recording_l2_features else set())
 
 
 def _has_norms(config: MonitorConfig) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from msprobe.messages import said
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_reading import read_quantity
 
@@ -53,19 +53,22 @@ def divergences(ranks: Mapping[int, Sequence[RunFolder]]) -> list[Divergence]:
     if len(ranks) < 2:
         return []
     lowest = min(ranks)
-    found = []
+    divergences_found = []
     for quantity in QUANTITIES:
         reference = read_quantity(ranks[lowest], quantity)
         for rank in sorted(ranks):
             table = read_quantity(ranks[rank], quantity) if rank != lowest and reference is not None else None
             if table is not None and reference is not None:
-                one = _first(table, reference, rank, lowest)
-                if one is not None:
-                    found.append(one)
-    return sorted(found, key=lambda one: (one.step, QUANTITIES.index(one.quantity), one.rank))
+                divergence = _first(table, reference, rank, lowest)
+                if divergence is not None:
+                    divergences_found.append(divergence)
+    return sorted(
+        divergences_found,
+        key=lambda divergence: (divergence.step, QUANTITIES.index(divergence.quantity), divergence.rank),
+    )
 
 
-def _first(table: Table, reference: Table, rank: int, other: int) -> Divergence | None:
+def _first(table: QuantityTable, reference: QuantityTable, rank: int, other: int) -> Divergence | None:
     ops = [op for op in table.ops if op in reference.ops]
     place = {key: at for at, key in enumerate(reference.keys())}
     pairs = [(at, place[key]) for at, key in enumerate(table.keys()) if key in place]

@@ -52,34 +52,38 @@ def read_all_alerts(folder: StrPath) -> AlertsRead:
     detected = base / FOLDER
     if not detected.is_dir() and not is_one_run and _ranks_of_files(path):
         detected = path
-    folders = [replace(one, path=absolute) for one in find_runs(absolute)] if is_one_run else find_runs(base)
-    journals = [_journal_of(one) for one in folders]
+    folders = [replace(folder, path=absolute) for folder in find_runs(absolute)] if is_one_run else find_runs(base)
+    journals = [_journal_of(folder) for folder in folders]
     ranks = _ranks_of_files(detected)
-    without = {one.rank for one, journal in zip(folders, journals, strict=True) if not isinstance(journal, JudgedRun)}
-    of_files = {rank for rank in ranks if rank in without or rank not in {one.rank for one in folders}}
-    found: dict[str, Mapping[str, Any]] = {}
-    if of_files:
+    without = {
+        folder.rank for folder, journal in zip(folders, journals, strict=True) if not isinstance(journal, JudgedRun)
+    }
+    ranks_of_files = {rank for rank in ranks if rank in without or rank not in {folder.rank for folder in folders}}
+    by_key: dict[str, Mapping[str, Any]] = {}
+    if ranks_of_files:
         details = read_details(detected)
-        found = {
+        by_key = {
             key: {**record, **details.get(key, {})}
             for key, record in read_alerts(detected).items()
-            if record.get("rank") in of_files or not isinstance(record.get("rank"), int)
+            if record.get("rank") in ranks_of_files or not isinstance(record.get("rank"), int)
         }
-    read: list[str] = [said("alerts-of-rank", rank, f"{FOLDER}/rank{rank}/{FILE}") for rank in sorted(of_files)]
+    read: list[str] = [said("alerts-of-rank", rank, f"{FOLDER}/rank{rank}/{FILE}") for rank in sorted(ranks_of_files)]
     unread: list[str] = []
-    for one, journal in zip(folders, journals, strict=True):
+    for run_folder, journal in zip(folders, journals, strict=True):
         if isinstance(journal, JudgedRun):
-            read.append(_judged(one, journal))
+            read.append(_judged(run_folder, journal))
             if journal.damaged:
-                unread.append(said("damaged-lines-of-run", one.rank, one.path.name, journal.damaged, JOURNAL))
+                unread.append(
+                    said("damaged-lines-of-run", run_folder.rank, run_folder.path.name, journal.damaged, JOURNAL)
+                )
             for alert in journal.alerts:
                 key = str(alert.get("key", ""))
-                found[key if key not in found else f"{key} {one.path.name}"] = alert
-        elif one.rank not in of_files:
-            unread.append(said("run-not-judged", one.rank, one.path.name, journal))
-    if not folders and not of_files:
+                by_key[key if key not in by_key else f"{key} {run_folder.path.name}"] = alert
+        elif run_folder.rank not in ranks_of_files:
+            unread.append(said("run-not-judged", run_folder.rank, run_folder.path.name, journal))
+    if not folders and not ranks_of_files:
         unread.append(said("folder-without-runs", folder, FILE))
-    records = dict(sorted(found.items(), key=lambda entry: place_in_training(entry[1])))
+    records = dict(sorted(by_key.items(), key=lambda entry: place_in_training(entry[1])))
     return AlertsRead(records, tuple(read), tuple(unread), tuple(folders))
 
 

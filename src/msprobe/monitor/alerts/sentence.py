@@ -16,17 +16,17 @@ def sentence(alerts: Sequence[Alert], next_command: str, unfinished: str = "") -
     where it was not finished.
     """
     first = alerts[0]
-    losses = [one for one in alerts if one.what == _LOSS]
-    tensors = [one for one in alerts if one.what != _LOSS]
+    losses = [alert for alert in alerts if alert.what == _LOSS]
+    tensors = [alert for alert in alerts if alert.what != _LOSS]
     parts: list[str] = [said("alert-of-loss", shown(losses[0].value), _limit(losses[0]))] if losses else []
     if tensors:
-        one = tensors[0]
+        tensor = tensors[0]
         name = "alert-of-first-tensor" if len(tensors) > 1 or losses else "alert-of-tensor"
-        parts.append(said(name, one.op, one.what, shown(one.value), _limit(one)))
+        parts.append(said(name, tensor.op, tensor.what, shown(tensor.value), _limit(tensor)))
     more = len(alerts) - len(parts)
     if more:
         parts.append(said("alert-numbers-more", more) if more > 1 else said("alert-one-number-more"))
-    rules = ", ".join(dict.fromkeys(one.rule for one in alerts if one.rule))
+    rules = ", ".join(dict.fromkeys(alert.rule for alert in alerts if alert.rule))
     rule = said("alert-rule", rules) if rules else ""
     return said("alert-of-step", first.rank, first.step, unfinished, joined("; ", parts), rule, next_command)
 

@@ -122,8 +122,8 @@ def _rule(source: ConfigSource, at: int, mistakes: list[Mistake]) -> Rule | None
     """The rule at a place of the list; None where it is left out or wrong."""
     path = ("rules", at)
     if not isinstance(source.document.value["rules"][at], Mapping):
-        found = source.document.value["rules"][at]
-        mistakes.append(source.mistake(path, said("alert-rule-is-no-object", found)))
+        rule = source.document.value["rules"][at]
+        mistakes.append(source.mistake(path, said("alert-rule-is-no-object", rule)))
         return None
     read = read_declared(_Entry, source, "it", path, unknown="ignored")
     mistakes += read.mistakes

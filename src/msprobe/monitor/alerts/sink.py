@@ -15,13 +15,13 @@ from msprobe.foreign.json_text import read_json
 from msprobe.messages import joined, said
 from msprobe.monitor.alerts.alert import Alert
 from msprobe.monitor.alerts.attempts import Attempt, judged_attempt, unfinished
-from msprobe.monitor.alerts.cells import History, QuantityBlock, Step
-from msprobe.monitor.alerts.journal import Journal
+from msprobe.monitor.alerts.cells import QuantityBlock, Step, ValueHistory
+from msprobe.monitor.alerts.journal import AlertJournal
 from msprobe.monitor.alerts.rules import RuleAlert
 from msprobe.monitor.alerts.sentence import analyse_command, second_run, sentence, shown
 from msprobe.monitor.alerts.settings import AlertSettings
 from msprobe.monitor.csv_text import SCALARS
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.series import label_of
 from msprobe.monitor.tags import tag_of
 from msprobe.paths import make_folder, write_atomically
@@ -68,26 +68,26 @@ class AlertSink:
         self._pipeline_stage = pipeline_stage
         self._group_mates = group_mates
         self._on_alert = list(on_alert)
-        self._history = History()
+        self._history = ValueHistory()
         self._records: dict[str, dict[str, object]] = {}
         self._details: dict[str, dict[str, object]] = {}
         self._repeats: dict[tuple[str, str, str], _Repeats] = {}
         self._unwritten = False
         self._begun = False
         self._has_said_how = is_recorded
-        self._journal: Journal | None = None
+        self._journal: AlertJournal | None = None
         self._judged_steps = 0
         self._last_step: int | None = None
         # What attempts at the step that runs have raised.
-        self._of_attempts: set[tuple[str, str, int | None, str]] = set()
+        self._raised_in_attempts: set[tuple[str, str, int | None, str]] = set()
         self.alerts = 0
         self.held_back = 0
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Remember whose steps they are, and begin their journal. Raises PathError."""
         self._run = run
         if run.folder and self._settings.rules:
-            self._journal = Journal(run.folder, run.rank, [rule.name for rule in self._settings.rules])
+            self._journal = AlertJournal(run.folder, run.rank, [rule.name for rule in self._settings.rules])
 
     def write(self, metrics: StepMetrics) -> None:
         """Judge the step; its alerts are on the disk when this returns. Raises PathError."""
@@ -97,15 +97,15 @@ class AlertSink:
         self._judged_steps += 1
         self._last_step = metrics.step
         self._raise(alerts)
-        self._of_attempts.clear()
+        self._raised_in_attempts.clear()
 
     def attempt(self, attempt: Attempt, metrics: StepMetrics | None) -> None:
         """Judge what became no step, by the rules that need no other steps. Raises PathError."""
         made = metrics or StepMetrics(attempt.step, (), {})
         step = self._history.step(made)
-        found = list(judged_attempt(self._settings.rules, step, attempt))
-        known = [(rule, one) for rule, one in found if _key(step, one) not in self._of_attempts]
-        self._of_attempts.update(_key(step, one) for _, one in known)
+        raised = list(judged_attempt(self._settings.rules, step, attempt))
+        known = [(rule, alert) for rule, alert in raised if _key(step, alert) not in self._raised_in_attempts]
+        self._raised_in_attempts.update(_key(step, alert) for _, alert in known)
         self._raise(self._alerts_of(step, known), unfinished(attempt.why))
 
     def flush(self) -> None:
@@ -142,7 +142,7 @@ class AlertSink:
         if not alerts:
             return
         if self._journal is not None:
-            self._journal.add({"key": one.key, **one.record(), **one.details()} for one in alerts)
+            self._journal.add({"key": alert.key, **alert.record(), **alert.details()} for alert in alerts)
         if self._settings.dump:
             for alert in alerts:
                 if len(self._records) < _MOST_RECORDS:
@@ -170,20 +170,22 @@ class AlertSink:
 
     def _judged(self, step: Step) -> list[Alert]:
         """The alerts of the step; of several rules for a number, the first."""
-        found: dict[tuple[str, int, str], tuple[str, RuleAlert]] = {}
+        alerts: dict[tuple[str, int, str], tuple[str, RuleAlert]] = {}
         for rule in self._settings.rules:
-            for one in rule.judge(step):
-                found.setdefault((one.quantity, one.at, one.op), (rule.name, one))
+            for alert in rule.judge(step):
+                alerts.setdefault((alert.quantity, alert.at, alert.op), (rule.name, alert))
         # What an attempt at this step has raised already is not raised again.
-        known = self._of_attempts
-        return self._alerts_of(step, [one for one in found.values() if not known or _key(step, one[1]) not in known])
+        known = self._raised_in_attempts
+        return self._alerts_of(
+            step, [alert for alert in alerts.values() if not known or _key(step, alert[1]) not in known]
+        )
 
-    def _alerts_of(self, step: Step, found: Sequence[tuple[str, RuleAlert]]) -> list[Alert]:
+    def _alerts_of(self, step: Step, raised: Sequence[tuple[str, RuleAlert]]) -> list[Alert]:
         """In the order of execution."""
-        if not found:
+        if not raised:
             return []
         calls = _call_ids(step)
-        alerts = [self._alert(step, rule, one, calls) for rule, one in found]
+        alerts = [self._alert(step, rule, alert, calls) for rule, alert in raised]
         return sorted(alerts, key=lambda alert: alert.call_id)
 
     def _reported(self, alerts: list[Alert]) -> list[Alert]:
@@ -198,34 +200,34 @@ class AlertSink:
         self.alerts += len(reported)
         return reported
 
-    def _alert(self, step: Step, rule: str, found: RuleAlert, calls: dict[tuple[str, int], int]) -> Alert:
-        block = step.blocks.get(found.quantity)
+    def _alert(self, step: Step, rule: str, alert: RuleAlert, calls: dict[tuple[str, int], int]) -> Alert:
+        block = step.blocks.get(alert.quantity)
         rank = self._run.rank
         if block is None:  # of the step as a whole
-            stage, name, micro = 0, found.quantity, None
+            stage, name, micro = 0, alert.quantity, None
         else:
-            row = block.rows[found.at]
+            row = block.rows[alert.at]
             stage, name, micro = row.stage, row.name, row.micro_step
-        quantity = name if found.quantity == SCALARS else found.quantity
+        quantity = name if alert.quantity == SCALARS else alert.quantity
         tag = tag_of(stage, name, micro, rank, quantity)
-        mean = _mean(block, found)
-        why = found.reason or f"history mean {mean}"
+        mean = _mean(block, alert)
+        why = alert.reason or f"history mean {mean}"
         return Alert(
             rank=rank,
             step=step.number,
             micro_step=micro or 0,
             pipeline_stage=rank if self._pipeline_stage is None else self._pipeline_stage,
             stage=stage,
-            call_id=calls.get((found.quantity, found.at), len(calls)),
+            call_id=calls.get((alert.quantity, alert.at), len(calls)),
             tag=tag,
-            op=found.op,
+            op=alert.op,
             rule=rule,
-            value=found.value,
-            message=f"Rule {rule} reports anomaly signal in ('{tag}', '{found.op}') at step {step.number}, "
-            f"current value {found.value}, {why}.",
+            value=alert.value,
+            message=f"Rule {rule} reports anomaly signal in ('{tag}', '{alert.op}') at step {step.number}, "
+            f"current value {alert.value}, {why}.",
             group_mates=tuple(self._group_mates or (rank,)),
-            text=_text_of(step.number, rank, rule, label_of(stage, name, micro), quantity, found, mean),
-            limit=found.limit,
+            text=_text_of(step.number, rank, rule, label_of(stage, name, micro), quantity, alert, mean),
+            limit=alert.limit,
             what=_what(label_of(stage, name, micro), quantity),
         )
 
@@ -239,9 +241,9 @@ class AlertSink:
             except MsprobeError:
                 earlier = None
             if isinstance(earlier, dict):
-                found = dict(content)
+                newest = dict(content)
                 content.clear()
-                content.update({**earlier, **found})
+                content.update({**earlier, **newest})
                 return
         number = 1
         while os.path.exists(f"{path[:-5]}_{number}.json"):
@@ -263,28 +265,28 @@ class _Repeats:
         return self.count <= _MOST_REPEATS
 
 
-def _key(step: Step, found: RuleAlert) -> tuple[str, str, int | None, str]:
+def _key(step: Step, alert: RuleAlert) -> tuple[str, str, int | None, str]:
     """Which number was found: quantity, name, micro step, operator."""
-    block = step.blocks.get(found.quantity)
-    row = None if block is None else block.rows[found.at]
-    return found.quantity, "" if row is None else row.name, None if row is None else row.micro_step, found.op
+    block = step.blocks.get(alert.quantity)
+    row = None if block is None else block.rows[alert.at]
+    return alert.quantity, "" if row is None else row.name, None if row is None else row.micro_step, alert.op
 
 
-def _mean(block: QuantityBlock | None, found: RuleAlert) -> float | str:
-    column = None if block is None else block.column(found.op)
-    if block is None or column is None or block.seen[found.at, column] == 0:
+def _mean(block: QuantityBlock | None, alert: RuleAlert) -> float | str:
+    column = None if block is None else block.column(alert.op)
+    if block is None or column is None or block.seen[alert.at, column] == 0:
         return "not known"
-    return float(block.means[found.at, column])
+    return float(block.means[alert.at, column])
 
 
-def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, found: RuleAlert, mean: float | str) -> str:
+def _text_of(step: int, rank: int, rule: str, label: str, quantity: str, alert: RuleAlert, mean: float | str) -> str:
     """An alert for people, in the words of the csv files."""
-    where = said("alert-op-of", found.op, _what(label, quantity)) if quantity != label else quantity
-    usual = found.reason or (said("alert-usual", mean) if isinstance(mean, float) else "")
-    limit = said("alert-limit-is", found.limit) if found.limit and found.limit not in usual else ""
-    why = joined("; ", [one for one in (limit, usual) if one])
+    where = said("alert-op-of", alert.op, _what(label, quantity)) if quantity != label else quantity
+    usual = alert.reason or (said("alert-usual", mean) if isinstance(mean, float) else "")
+    limit = said("alert-limit-is", alert.limit) if alert.limit and alert.limit not in usual else ""
+    why = joined("; ", [text for text in (limit, usual) if text])
     shown_why = said("in-parentheses", why) if why else ""
-    return said("alert-text", step, rank, where, shown(found.value), shown_why, rule)
+    return said("alert-text", step, rank, where, shown(alert.value), shown_why, rule)
 
 
 def _what(label: str, quantity: str) -> str:

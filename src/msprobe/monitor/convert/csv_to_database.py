@@ -14,7 +14,7 @@ from msprobe.foreign.json_text import read_json
 from msprobe.messages import said
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table, quantities_of
+from msprobe.monitor.csv_files import QuantityTable, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
 from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
 from msprobe.monitor.trend_reading import read_quantity
@@ -79,21 +79,21 @@ def csv_to_database(
     return Written(path, sum(len(table) for _, table in tables), len(ranks), len(steps), covered)
 
 
-def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, Table]]:
+def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, QuantityTable]]:
     """All tables there are, each with its rank."""
     tasks: list[tuple[int, tuple[RunFolder, ...], str]] = []
     for rank, runs in ranks.items():
         known = {quantity for run in runs for quantity in quantities_of(run.path)}
         tasks += [(rank, tuple(runs), quantity) for quantity in QUANTITIES if quantity in known]
-    found = each(_read_one, tasks, processes)
-    return [(task[0], table) for task, table in zip(tasks, found, strict=True) if table is not None]
+    tables = each(_read_one, tasks, processes)
+    return [(task[0], table) for task, table in zip(tasks, tables, strict=True) if table is not None]
 
 
-def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> Table | None:
+def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> QuantityTable | None:
     return read_quantity(runs, quantity)
 
 
-def _renumbered(tables: Sequence[tuple[int, Table]]) -> dict[int, int]:
+def _renumbered(tables: Sequence[tuple[int, QuantityTable]]) -> dict[int, int]:
     """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together."""
     counts: dict[int, int] = {}
     for _, table in tables:
@@ -108,7 +108,7 @@ def _renumbered(tables: Sequence[tuple[int, Table]]) -> dict[int, int]:
 
 
 def _rows(
-    table: Table, replacements: dict[str, str], first_of: dict[int, int] | None
+    table: QuantityTable, replacements: dict[str, str], first_of: dict[int, int] | None
 ) -> list[tuple[int, str, int, int, list[float]]]:
     names = renamed(replacements)
     rows = []
@@ -136,10 +136,10 @@ def renamed(replacements: dict[str, str]) -> Callable[[str], str]:
 def read_mapping(path: StrPath) -> dict[str, str]:
     """A JSON file of texts and what replaces them. Raises PathError or InvalidInputError."""
     file = check_readable_file(path, ".json")
-    found = read_json(file)
-    if not isinstance(found, dict):
+    names = read_json(file)
+    if not isinstance(names, dict):
         raise InvalidInputError(said("monitor-mapping-is-no-object", path))
-    wrong = [old for old, new in found.items() if not isinstance(new, str) or not old]
+    wrong = [old for old, new in names.items() if not isinstance(new, str) or not old]
     if wrong:
         raise InvalidInputError(said("monitor-mapping-wrong", path, wrong[0]))
-    return found
+    return names

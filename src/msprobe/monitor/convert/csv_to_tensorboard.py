@@ -23,7 +23,7 @@ from msprobe.monitor.convert.arguments import (
     wrong_times,
 )
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table, quantities_of
+from msprobe.monitor.csv_files import QuantityTable, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs, stamp_text
 from msprobe.monitor.sinks.event_file import EventFile, check_installed
 from msprobe.monitor.trend_reading import read_quantity
@@ -70,19 +70,19 @@ def convert(
     output = check_output_folder(default if output_dirpath is None else output_dirpath)
     wanted = DATA_TYPES if data_type_list is None else tuple(dict.fromkeys(data_type_list))
     tasks = [
-        (tuple(of_rank), quantity, str(output), f"rank{rank}")
-        for rank, of_rank in by_rank(runs).items()
+        (tuple(folders_of_rank), quantity, str(output), f"rank{rank}")
+        for rank, folders_of_rank in by_rank(runs).items()
         for quantity in wanted
-        if any(quantity in quantities_of(run.path) for run in of_rank)
+        if any(quantity in quantities_of(run.path) for run in folders_of_rank)
     ]
-    found = each(_convert, tasks, process_num)
-    written = sum(table.values.size for table in found if table is not None)
+    written_tables = each(_convert, tasks, process_num)
+    written = sum(table.values.size for table in written_tables if table is not None)
     log.info(said("monitor-numbers-written", written, len(tasks), output))
-    tables = [(task[0][0].rank, table) for task, table in zip(tasks, found, strict=True) if table is not None]
+    tables = [(task[0][0].rank, table) for task, table in zip(tasks, written_tables, strict=True) if table is not None]
     return output, coverage_of_tables(monitor_path, runs, tables)
 
 
-def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> Table | None:
+def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -> QuantityTable | None:
     """One quantity of one rank."""
     table = read_quantity(runs, quantity)
     if table is None or not len(table):
@@ -96,10 +96,10 @@ def _convert(runs: Sequence[RunFolder], quantity: str, output: str, rank: str) -
     return table
 
 
-def _scalars(table: Table, rows: Sequence[int]) -> list[tuple[str, float]]:
-    found = []
+def _scalars(table: QuantityTable, rows: Sequence[int]) -> list[tuple[str, float]]:
+    scalars = []
     for row in rows:
         micro = f":micro{table.micro_steps[row]}" if table.has_micro_steps else ""
         tag = f"vp{table.stages[row]}:{table.names[row]}{micro}"
-        found += [(f"{tag}/{op}", float(value)) for op, value in zip(table.ops, table.values[row], strict=True)]
-    return found
+        scalars += [(f"{tag}/{op}", float(value)) for op, value in zip(table.ops, table.values[row], strict=True)]
+    return scalars

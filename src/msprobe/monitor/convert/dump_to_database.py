@@ -64,31 +64,31 @@ def dump_to_database(
     if len(unnamed) > 1:
         raise InvalidInputError(said("rank-folders-without-number", data, len(unnamed)))
     read = each(_read_if_whole, [(os.fspath(data), step, rank) for step, rank in places], process_num)
-    found = [rows for rows, _ in read]
+    tables = [rows for rows, _ in read]
     short = [text for _, text in read if text]
-    if not any(found):
+    if not any(tables):
         raise InvalidInputError(said("dump-without-float-statistics", data))
-    of_rank: dict[int, list[_Row]] = {}
-    for (_, rank), rows in zip(places, found, strict=True):
-        of_rank.setdefault(rank if isinstance(rank, int) else 0, []).extend(rows)
-    first_of = _first_numbers(row for rows in of_rank.values() for row in rows) if micro_step else None
+    rows_by_rank: dict[int, list[_Row]] = {}
+    for (_, rank), rows in zip(places, tables, strict=True):
+        rows_by_rank.setdefault(rank if isinstance(rank, int) else 0, []).extend(rows)
+    first_of = _first_numbers(row for rows in rows_by_rank.values() for row in rows) if micro_step else None
     names = renamed(replacements)
     path = make_folder(folder) / FILE_NAME
     beside = folder / f".msprobe-{os.getpid()}.trend.db.tmp"
     try:
         database = TrendDatabase(beside)
         try:
-            for rank, rows in of_rank.items():
+            for rank, rows in rows_by_rank.items():
                 _add(database, rank, rows, names, first_of)
         finally:
             database.close()
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
-    count = sum(map(len, found))
+    count = sum(map(len, tables))
     texts = [*short, *lost_parts(dump), *missing_ranks(dump)]
-    covered = dump_coverage({"parts": sum(map(bool, found)), "rows": count}, texts)
-    return Written(path, count, len(of_rank), len(dump.steps), covered)
+    covered = dump_coverage({"parts": sum(map(bool, tables)), "rows": count}, texts)
+    return Written(path, count, len(rows_by_rank), len(dump.steps), covered)
 
 
 def _add(

@@ -24,8 +24,8 @@ from msprobe.monitor.operators import Operators
 _DEPTH = 8
 
 
-class MindSporeFramework:
-    """See :class:`msprobe.monitor.framework.Framework`."""
+class MindSporeMonitorFramework:
+    """See :class:`msprobe.monitor.framework.MonitorFramework`."""
 
     name = "mindspore"
     tensor: type[Any] = mindspore.Tensor
@@ -39,9 +39,9 @@ class MindSporeFramework:
         """See the protocol."""
         return Meter(operators, device() != "CPU" or bool(os.environ.get(DEFER)))
 
-    def agreement(self, one: Any, other: Any) -> float | None:
+    def agreement(self, first: Any, other: Any) -> float | None:
         """See the protocol."""
-        mine, theirs = host_array(one).meant, host_array(other).meant
+        mine, theirs = host_array(first).meant, host_array(other).meant
         if mine.shape != theirs.shape or not mine.size or "c" in mine.dtype.kind + theirs.dtype.kind:
             return None
         with np.errstate(all="ignore"):
@@ -62,11 +62,11 @@ class MindSporeFramework:
     def parameters_of(self, model: Any) -> Named:
         """See the protocol."""
         walk = model.parameters_and_names if hasattr(model, "parameters_and_names") else model.named_parameters
-        return [(name, one) for name, one in walk() if one.requires_grad]
+        return [(name, parameter) for name, parameter in walk() if parameter.requires_grad]
 
     def states_of(self, model: Any) -> Named:
         """See the protocol."""
-        return [(name, one) for name, one in model.parameters_and_names() if not one.requires_grad]
+        return [(name, parameter) for name, parameter in model.parameters_and_names() if not parameter.requires_grad]
 
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """See the protocol."""

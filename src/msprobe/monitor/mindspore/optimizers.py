@@ -8,7 +8,7 @@ from typing import Any
 import mindspore
 
 from msprobe.capture.mindspore.optimizers import optimizer_classes
-from msprobe.monitor.steps import Kept
+from msprobe.monitor.steps import KeptParameter
 
 
 class Optimizers:
@@ -35,14 +35,14 @@ class Optimizers:
         """See the protocol."""
         return [self._own]
 
-    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
         """See the protocol."""
-        found: dict[int, Kept] = {}
-        for one in event.parameters.values():
-            if id(one.weight) in parameters:
-                states = _moments_of(one.moments) if moments else {}
-                found[id(one.weight)] = Kept(one.weight, _dense(one.gradient), states, 0.0)
-        return found
+        kept: dict[int, KeptParameter] = {}
+        for parameter in event.parameters.values():
+            if id(parameter.weight) in parameters:
+                states = _moments_of(parameter.moments) if moments else {}
+                kept[id(parameter.weight)] = KeptParameter(parameter.weight, _dense(parameter.gradient), states, 0.0)
+        return kept
 
 
 def innermost(optimizer: Any) -> Any:
@@ -56,14 +56,14 @@ def innermost(optimizer: Any) -> Any:
 
 def _moments_of(states: Mapping[str, Any]) -> dict[str, Any]:
     """By the words of optimizers: ``moment1`` and ``moment2`` of Adam, ``moments1``, ``exp_avg``."""
-    found: dict[str, Any] = {}
+    moments: dict[str, Any] = {}
     for word, value in states.items():
         names = word, str(getattr(value, "name", ""))
         if any("exp_avg_sq" in name for name in names) or any(name.startswith(_SECOND) for name in names):
-            found.setdefault("exp_avg_sq", value)
+            moments.setdefault("exp_avg_sq", value)
         elif any("exp_avg" in name for name in names) or any(name.startswith(_FIRST) for name in names):
-            found.setdefault("exp_avg", value)
-    return found
+            moments.setdefault("exp_avg", value)
+    return moments
 
 
 _FIRST = ("moment1", "moments1")

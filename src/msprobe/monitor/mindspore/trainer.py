@@ -18,7 +18,7 @@ from msprobe.messages import joined, said
 from msprobe.monitor import measuring
 from msprobe.monitor.alerts.sink import OnAlert
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.mindspore.framework import MindSporeFramework
+from msprobe.monitor.mindspore.framework import MindSporeMonitorFramework
 from msprobe.monitor.mindspore.gradients import UnreducedGradients
 from msprobe.monitor.mindspore.optimizers import Optimizers, innermost
 from msprobe.monitor.sinks import Sink
@@ -59,11 +59,11 @@ class TrainerMon(Monitor):
     ) -> None:
         if params_have_main_grad != "auto":
             log.warning(said("main-grad-has-no-effect", params_have_main_grad))
-        super().__init__(MindSporeFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
+        super().__init__(MindSporeMonitorFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
         names = surface()
-        if not models or not all(isinstance(one, (nn.Cell, names.module_class)) for one in models):
+        if not models or not all(isinstance(model_given, (nn.Cell, names.module_class)) for model_given in models):
             raise InvalidInputError(said("monitor-model-wrong", names.module_word, type(model).__name__))
         if innermost(optimizer) is None:
             raise InvalidInputError(said("monitor-mindspore-optimizer-wrong", type(optimizer).__name__))

@@ -18,7 +18,7 @@ from msprobe.monitor.alerts.ranks import divergences
 from msprobe.monitor.alerts.reading import read_all_alerts
 from msprobe.monitor.band import departures, half_width
 from msprobe.monitor.coverage import coverage_of_tables
-from msprobe.monitor.csv_files import Table
+from msprobe.monitor.csv_files import QuantityTable
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.diff import diff
 from msprobe.monitor.files import RunFolder, find_runs
@@ -43,7 +43,7 @@ class Monitored:
 
     path: str
     ranks: dict[int, list[RunFolder]]
-    tables: dict[int, dict[str, Table]]
+    tables: dict[int, dict[str, QuantityTable]]
     alerts: Mapping[str, Mapping[str, Any]]
 
 
@@ -65,8 +65,8 @@ def coverage_of(first: Monitored, second: Monitored | None) -> Coverage:
     """What the page shows of the runs, and what of them it does not."""
     parts = []
     for run in [first] if second is None else [first, second]:
-        folders = [folder for of_rank in run.ranks.values() for folder in of_rank]
-        tables = [(rank, table) for rank, found in run.tables.items() for table in found.values()]
+        folders = [folder for folders_of_rank in run.ranks.values() for folder in folders_of_rank]
+        tables = [(rank, table) for rank, tables_of_rank in run.tables.items() for table in tables_of_rank.values()]
         shown = [folder for folder in folders if folder.rank in run.tables]
         parts.append(coverage_of_tables(run.path, shown, tables))
         parts.append(Coverage({}, _not_shown(set(run.ranks) - set(run.tables))))
@@ -105,11 +105,11 @@ def _run(run: Monitored, name: str, columns: int) -> dict[str, Any]:
         "further_ranks": max(0, len(run.ranks) - len(run.tables)),
         "alerts": [_alert(record) for record in list(run.alerts.values())[:_MOST_ALERTS]],
         "further_alerts": max(0, len(run.alerts) - _MOST_ALERTS),
-        "divergences": [in_both(one.message) for one in divergences(run.ranks)],
+        "divergences": [in_both(divergence.message) for divergence in divergences(run.ranks)],
     }
 
 
-def _rank(rank: int, tables: dict[str, Table], columns: int) -> dict[str, Any]:
+def _rank(rank: int, tables: dict[str, QuantityTable], columns: int) -> dict[str, Any]:
     maps = [
         _matrix(series, columns)
         for table in tables.values()
@@ -198,23 +198,23 @@ def _alert(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _departures(first: Monitored, second: Monitored) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for rank in sorted(first.tables.keys() & second.tables.keys()):
-        for one in departures(first.tables[rank], second.tables[rank]):
-            found.append(
+        for departure in departures(first.tables[rank], second.tables[rank]):
+            rows.append(
                 {
                     "rank": rank,
-                    "step": one.step,
-                    "quantity": one.quantity,
-                    "label": one.label,
-                    "op": one.op,
-                    "first": _number(one.first),
-                    "second": _number(one.second),
-                    "distance": _number(one.distance),
+                    "step": departure.step,
+                    "quantity": departure.quantity,
+                    "label": departure.label,
+                    "op": departure.op,
+                    "first": _number(departure.first),
+                    "second": _number(departure.second),
+                    "distance": _number(departure.distance),
                 }
             )
-    earliest = min((int(one["step"]) for one in found), default=None)
-    return [one for one in found if one["step"] == earliest][:_MOST_ALERTS]
+    earliest = min((int(row["step"]) for row in rows), default=None)
+    return [row for row in rows if row["step"] == earliest][:_MOST_ALERTS]
 
 
 def _first_bad(first: Monitored, second: Monitored) -> dict[str, Any] | None:
@@ -223,14 +223,14 @@ def _first_bad(first: Monitored, second: Monitored) -> dict[str, Any] | None:
         result = diff(first.path, second.path)
     except MsprobeError:  # no step or rank in common
         return None
-    if result.found is None:
+    if result.first_bad is None:
         return None
-    what = [in_both(each) for each in result.found.what[:_MOST_REASONS]]
+    what = [in_both(each) for each in result.first_bad.what[:_MOST_REASONS]]
     return {
-        "step": result.found.step,
+        "step": result.first_bad.step,
         "rank": result.rank,
         "what": what,
-        "from_the_first": result.found.step == result.first,
+        "from_the_first": result.first_bad.step == result.first,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 
 
 class Sink(Protocol):
@@ -14,7 +14,7 @@ class Sink(Protocol):
     an attribute ``is_first`` that is true has each step before all others.
     """
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """A run begins; before anything is written."""
 
     def write(self, metrics: StepMetrics) -> None:

@@ -11,7 +11,7 @@ from msprobe.errors import PathError, reason_of
 from msprobe.messages import said
 from msprobe.monitor.csv_files import file_name, whole_length
 from msprobe.monitor.csv_text import SCALARS, RowText, has_micro_steps, header, scalar_rows
-from msprobe.monitor.measurements import OF_LAYERS, Row, Run, StepMetrics
+from msprobe.monitor.measurements import OF_LAYERS, MonitorRun, Row, StepMetrics
 from msprobe.paths import FILE_MODE
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -28,7 +28,7 @@ class CsvSink:
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """The folder of the run must be there (:func:`msprobe.monitor.files.begin`)."""
         self._folder = run.folder
         self._steps_per_file = run.steps_per_file

@@ -21,10 +21,10 @@ _numbers = itertools.count()
 def check_installed() -> None:
     """Raises NotAvailableError where the package is missing."""
     try:
-        found = importlib.util.find_spec("tensorboard") is not None
+        is_installed = importlib.util.find_spec("tensorboard") is not None
     except (ImportError, ValueError):
-        found = False
-    if not found:
+        is_installed = False
+    if not is_installed:
         raise NotAvailableError(said("tensorboard-missing", install("tensorboard")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.tags import tag_of_row
 
 #: Called with the step and its rows by quantity, in the thread that writes.
@@ -21,7 +21,7 @@ class MemorySink:
         self._rank = 0
         self.last: StepMetrics | None = None
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Remember whose steps they are."""
         self._rank = run.rank
 
@@ -57,7 +57,7 @@ class CallbackSink:
     def __init__(self, on_metrics: OnMetrics) -> None:
         self._on_metrics = on_metrics
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Nothing to do."""
 
     def write(self, metrics: StepMetrics) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from msprobe.monitor.csv_text import SCALARS, scalar_rows
-from msprobe.monitor.measurements import Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Row, StepMetrics
 from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
 
 
@@ -22,7 +22,7 @@ class SqliteSink:
         # (quantity, stage, name, micro step) -> shape and type, as they are in the file.
         self._described: dict[tuple[str, int, str, int], tuple[str, str]] = {}
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Begin the file, or go on with it. Raises PathError."""
         self._rank = run.rank
         self._database = TrendDatabase(os.path.join(run.folder, FILE_NAME), extend=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.sinks.event_file import EventFile
 from msprobe.monitor.tags import scalars_of
 
@@ -10,7 +10,7 @@ from msprobe.monitor.tags import scalars_of
 class TensorBoardSink:
     """Writes an event file into the folder of the run."""
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Begin the file. Raises NotAvailableError without ``tensorboard``."""
         self._rank = run.rank
         self._file = EventFile(run.folder)

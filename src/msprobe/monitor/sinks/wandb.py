@@ -10,7 +10,7 @@ from msprobe.distribution import install
 from msprobe.errors import NotAvailableError
 from msprobe.messages import said
 from msprobe.monitor.files import stamp_text
-from msprobe.monitor.measurements import Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, StepMetrics
 from msprobe.monitor.tags import scalars_of
 
 PROJECT = "msprobe-monitor"
@@ -23,7 +23,7 @@ class WandbSink:
     it sent. A run that the training has is not touched.
     """
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Begin the run. Raises NotAvailableError without ``wandb``."""
         try:
             wandb: Any = importlib.import_module("wandb")

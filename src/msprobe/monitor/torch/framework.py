@@ -22,8 +22,8 @@ from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter
 
 
-class TorchFramework:
-    """See :class:`msprobe.monitor.framework.Framework`."""
+class TorchMonitorFramework:
+    """See :class:`msprobe.monitor.framework.MonitorFramework`."""
 
     name = "pytorch"
     tensor: type[Any] = torch.Tensor
@@ -34,10 +34,10 @@ class TorchFramework:
         """See the protocol."""
         return Meter(operators, bool(os.environ.get(DEFER)))
 
-    def agreement(self, one: torch.Tensor, other: torch.Tensor) -> float | None:
+    def agreement(self, first: torch.Tensor, other: torch.Tensor) -> float | None:
         """See the protocol."""
         with OwnWork():
-            signs = [unwrap(value).values for value in (one, other)]
+            signs = [unwrap(value).values for value in (first, other)]
             if signs[0] is None or signs[1] is None or signs[0].shape != signs[1].shape or not signs[0].numel():
                 return None
             return float((signs[0].sign() * signs[1].sign()).to(torch.float32).mean())
@@ -56,22 +56,22 @@ class TorchFramework:
 
     def parameters_of(self, model: nn.Module) -> Named:
         """See the protocol."""
-        return [(name, one) for name, one in named_parameters(model) if one.requires_grad]
+        return [(name, tensor) for name, tensor in named_parameters(model) if tensor.requires_grad]
 
     def states_of(self, model: nn.Module) -> Named:
         """See the protocol."""
-        frozen = [(name, one) for name, one in named_parameters(model) if not one.requires_grad]
+        frozen = [(name, tensor) for name, tensor in named_parameters(model) if not tensor.requires_grad]
         buffers = [
-            (f"{path}.{key}" if path else key, one)
+            (f"{path}.{key}" if path else key, tensor)
             for path, module in named_modules(model)
-            for key, one in storage_of(module, "_buffers").items()
-            if isinstance(one, torch.Tensor)
+            for key, tensor in storage_of(module, "_buffers").items()
+            if isinstance(tensor, torch.Tensor)
         ]
         return [*frozen, *buffers]
 
     def own_parameters(self, module: nn.Module) -> Iterable[tuple[str, Any]]:
         """See the protocol."""
-        return [(key, one) for key, one in storage_of(module, "_parameters").items() if one is not None]
+        return [(key, tensor) for key, tensor in storage_of(module, "_parameters").items() if tensor is not None]
 
     def repeats(self, event: Any) -> bool:
         """See the protocol."""
@@ -103,9 +103,9 @@ class TorchFramework:
 
     def tensors_in(self, value: Any) -> list[Any]:
         """See the protocol."""
-        found: list[tuple[str, Any]] = []
-        collect_tensors(value, "", found)
-        return [tensor for _, tensor in found]
+        tensors: list[tuple[str, Any]] = []
+        collect_tensors(value, "", tensors)
+        return [tensor for _, tensor in tensors]
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         """See the protocol."""

@@ -51,13 +51,17 @@ class Shards:
     def reduce(self, ops: Sequence[str], device: torch.device) -> None:
         """Fill in the numbers of the whole tensors; those of the shards have to be there. Every rank calls it."""
         noted, self._noted = self._noted, {}
-        for groups, found in noted.items():
-            sums = torch.tensor([_sums(ops, shard.values or (), count) for shard, _, count in found], device=device)
-            tops = torch.tensor([_tops(ops, shard.values or (), count) for shard, _, count in found], device=device)
+        for groups, noted_shards in noted.items():
+            sums = torch.tensor(
+                [_sums(ops, shard.values or (), count) for shard, _, count in noted_shards], device=device
+            )
+            tops = torch.tensor(
+                [_tops(ops, shard.values or (), count) for shard, _, count in noted_shards], device=device
+            )
             for group in groups:
                 torch.distributed.all_reduce(sums, group=group)
                 torch.distributed.all_reduce(tops, op=torch.distributed.ReduceOp.MAX, group=group)
-            for (_, whole, _), summed, top in zip(found, sums.tolist(), tops.tolist(), strict=True):
+            for (_, whole, _), summed, top in zip(noted_shards, sums.tolist(), tops.tolist(), strict=True):
                 if summed[-1]:
                     whole.values = tuple(_whole(op, summed[i], top[i], summed[-1]) for i, op in enumerate(ops))
 
@@ -67,17 +71,17 @@ def _groups_of(tensor: Any) -> tuple[Any, ...]:
     placements, mesh = getattr(tensor, "placements", None), getattr(tensor, "device_mesh", None)
     if placements is None or mesh is None:
         return ()
-    return tuple(mesh.get_group(place) for place, one in enumerate(placements) if one.is_shard())
+    return tuple(mesh.get_group(place) for place, placement in enumerate(placements) if placement.is_shard())
 
 
 def _sums(ops: Sequence[str], values: Sequence[Value], count: int) -> list[float]:
     if not values:
         return [0.0] * (len(ops) + 1)
-    found: list[float] = []
+    numbers: list[float] = []
     for op, value in zip(ops, values, strict=True):
         number = 0.0 if value is None or not count else float(value)
-        found.append(number * number if op == "norm" else number * count if op in ("mean", "zeros") else number)
-    return [*found, float(count)]
+        numbers.append(number * number if op == "norm" else number * count if op in ("mean", "zeros") else number)
+    return [*numbers, float(count)]
 
 
 def _tops(ops: Sequence[str], values: Sequence[Value], count: int) -> list[float]:

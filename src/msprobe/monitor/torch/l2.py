@@ -109,7 +109,7 @@ class LayerFeatures(Observer):
         if isinstance(event, OptimizerStep) or event.key not in self._wanted["moe_router_logit_hook"]:
             return
         with private.without_functions():
-            logits = next((one for one in _flat(result) if isinstance(one, torch.Tensor)), None)
+            logits = next((tensor for tensor in _flat(result) if isinstance(tensor, torch.Tensor)), None)
             if self._counts(event) and logits is not None and logits.dim():
                 self._measure_logits(event, logits)
 
@@ -121,7 +121,7 @@ class LayerFeatures(Observer):
 
     def _measure_attention(self, event: Any) -> None:
         """Of the first head of the first sample: p = softmax(Q K^T / sqrt(d)), causal where the scores are square."""
-        given = [one for one in event.args if isinstance(one, torch.Tensor)]
+        given = [tensor for tensor in event.args if isinstance(tensor, torch.Tensor)]
         if len(given) < 2:
             log.once(
                 ("monitor", "attention", event.key),
@@ -129,7 +129,7 @@ class LayerFeatures(Observer):
                 said("attention-without-q-and-k", event.key),
             )
             return
-        query, key = (unwrap(one).values for one in given[:2])
+        query, key = (unwrap(tensor).values for tensor in given[:2])
         if query is None or key is None or query.dim() != 4 or key.dim() != 4:
             return
         with OwnWork():
@@ -139,8 +139,8 @@ class LayerFeatures(Observer):
                 above = torch.ones(scores.shape, dtype=torch.bool, device=scores.device).triu_(1)
                 scores = scores.masked_fill_(above, -math.inf)
             shares = scores.softmax(-1)
-            found = torch.stack([torch.special.entr(shares).sum(-1).mean(), shares.amax(-1).mean()])
-        self._add("attention_hook", event.key, ".attention", found, by_micro_step=True)
+            entropy_and_largest = torch.stack([torch.special.entr(shares).sum(-1).mean(), shares.amax(-1).mean()])
+        self._add("attention_hook", event.key, ".attention", entropy_and_largest, by_micro_step=True)
 
     def _measure_logits(self, event: Any, logits: torch.Tensor) -> None:
         """The mean over tokens of the entropy of softmax over the last dimension."""
@@ -148,8 +148,8 @@ class LayerFeatures(Observer):
         if values is None or not values.numel():
             return
         with OwnWork():
-            found = torch.special.entr(_wide(values).softmax(-1)).sum(-1).mean().reshape(1)
-        self._add("moe_router_logit_hook", event.key, ".moe_router", found, by_micro_step=True)
+            entropy = torch.special.entr(_wide(values).softmax(-1)).sum(-1).mean().reshape(1)
+        self._add("moe_router_logit_hook", event.key, ".moe_router", entropy, by_micro_step=True)
 
     def _measure_weights(self) -> None:
         for key in self._wanted["linear_hook"]:
@@ -157,14 +157,16 @@ class LayerFeatures(Observer):
             if matrix is not None:
                 with OwnWork():
                     largest = self._largest_singular_value(key, matrix)
-                    found = torch.stack([torch.linalg.vector_norm(_wide(matrix)).to(largest.dtype) / largest, largest])
-                self._add("linear_hook", key, ".linear", found)
+                    numbers = torch.stack(
+                        [torch.linalg.vector_norm(_wide(matrix)).to(largest.dtype) / largest, largest]
+                    )
+                self._add("linear_hook", key, ".linear", numbers)
         for key in self._wanted["moe_router_weight_hook"]:
             matrix = _values_of(self._modules[key])
             if matrix is not None:
                 with OwnWork():
-                    found = _similarity(_wide(matrix)).reshape(1)
-                self._add("moe_router_weight_hook", key, ".moe_router", found)
+                    numbers = _similarity(_wide(matrix)).reshape(1)
+                self._add("moe_router_weight_hook", key, ".moe_router", numbers)
 
     def _largest_singular_value(self, key: str, matrix: torch.Tensor) -> torch.Tensor:
         """Exact for small matrices; else the best in a Krylov space (Golub and Van Loan, Matrix Computations, chapter
@@ -187,10 +189,12 @@ class LayerFeatures(Observer):
         image = _wide(single @ basis.T)
         stretched, directions = torch.linalg.eigh(image.T @ image)
         self._directions[key] = basis.T @ directions[:, -1].to(basis.dtype)
-        found: torch.Tensor = stretched[-1]
-        return found.clamp_(min=0).sqrt_()
+        estimate: torch.Tensor = stretched[-1]
+        return estimate.clamp_(min=0).sqrt_()
 
-    def _add(self, quantity: Quantity, key: str, end: str, found: torch.Tensor, *, by_micro_step: bool = False) -> None:
+    def _add(
+        self, quantity: Quantity, key: str, end: str, tensor: torch.Tensor, *, by_micro_step: bool = False
+    ) -> None:
         state, watched = self.state, self._wanted[quantity][key]
         state.gathering.columns[quantity] = COLUMNS[quantity]
         micro_step = None
@@ -199,7 +203,7 @@ class LayerFeatures(Observer):
             self._times[quantity, key] = times + 1
             micro_step = times % state.micro_steps
         cells = TensorCells(None, None, None)
-        self._waiting.append((cells, found))
+        self._waiting.append((cells, tensor))
         state.gathering.add(quantity, watched.stage, watched.name + end, cells, micro_step)
 
     def collect(self) -> Callable[[], None]:

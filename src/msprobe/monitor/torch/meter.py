@@ -81,11 +81,11 @@ class Meter:
 
     def _measure_otherwise(self, tensor: torch.Tensor) -> TensorCells:
         with OwnWork():
-            found = unwrap(tensor)
-            values, dtype = found.values, found.dtype
+            unwrapped = unwrap(tensor)
+            values, dtype = unwrapped.values, unwrapped.dtype
             if values is None:
-                return TensorCells(self.operators.nothing, found.shape, dtype)
-            shape = tuple(values.shape) if found.sparse is None else found.shape
+                return TensorCells(self.operators.nothing, unwrapped.shape, dtype)
+            shape = tuple(values.shape) if unwrapped.sparse is None else unwrapped.shape
             cells = TensorCells(None, shape, dtype)
             results = self._results.setdefault(values.device, [])
             self._waiting.append((cells, values.device, len(results)))
@@ -101,7 +101,7 @@ class Meter:
         if not waiting:
             return _nothing_to_do
         with OwnWork(), torch.no_grad():
-            copies = {device: _to_host(torch.stack(found)) for device, found in results.items()}
+            copies = {device: _to_host(torch.stack(numbers)) for device, numbers in results.items()}
         width = len(self.operators.names)
         names = self.operators.names
 

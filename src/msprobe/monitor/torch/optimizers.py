@@ -15,7 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.messages import said
-from msprobe.monitor.steps import MOMENTS, Kept
+from msprobe.monitor.steps import MOMENTS, KeptParameter
 
 _NO_MOMENTS: Mapping[str, torch.Tensor] = {}
 
@@ -41,53 +41,67 @@ class Optimizers:
 
     def steps_taken(self) -> int:
         """How many steps the optimizers of torch say that they have taken: by what they keep of their parameters."""
-        found = 0
-        for one in members(self.given):
-            for state in list(getattr(one, "state", {}).values()):
+        steps = 0
+        for member in members(self.given):
+            for state in list(getattr(member, "state", {}).values()):
                 step = state.get("step") if isinstance(state, Mapping) else None
                 if isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.numel() == 1):
-                    found = max(found, int(step))
-        return found
+                    steps = max(steps, int(step))
+        return steps
 
     @property
     def parts(self) -> int:
         """How many steps of optimizers of torch make one step of the given one."""
-        found = getattr(self.given, _PARTS.get(type(self.given).__name__, ""), None)
-        return max(len(found if found is not None else members(self.given)), 1)
+        parts_held = getattr(self.given, _PARTS.get(type(self.given).__name__, ""), None)
+        return max(len(parts_held if parts_held is not None else members(self.given)), 1)
 
     def followed(self) -> list[Any]:
         """The optimizers of torch whose steps are those of the given one."""
         return members(self.given)
 
-    def kept(self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True) -> Mapping[int, Kept]:
+    def kept(
+        self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True
+    ) -> Mapping[int, KeptParameter]:
         """See :class:`msprobe.monitor.steps.Optimizers`. ``event`` None: of all parts of a step."""
-        found = self._all_kept(parameters, moments)
+        all_kept = self._all_kept(parameters, moments)
         if event is None or self.parts == 1:
-            return found
-        changed = {id(one) for group in event.optimizer.param_groups for one in group["params"]}
-        return {key: one for key, one in found.items() if (one.owner or id(one.weight)) in changed}
+            return all_kept
+        changed = {id(parameter) for group in event.optimizer.param_groups for parameter in group["params"]}
+        return {
+            key: kept_one for key, kept_one in all_kept.items() if (kept_one.owner or id(kept_one.weight)) in changed
+        }
 
-    def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, Kept]:
+    def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, KeptParameter]:
         if self._read is not None:
-            return {key: one for key, one in self._read(self.given) if key in parameters}
+            return {key: kept_one for key, kept_one in self._read(self.given) if key in parameters}
         if not moments:
-            return {key: Kept(one, self.gradient(one), _NO_MOMENTS, 0.0) for key, one in parameters.items()}
-        states = [one.state for one in members(self.given) or [self.given] if hasattr(one, "state")]
-        found: dict[int, Kept] = {}
+            return {
+                key: KeptParameter(parameter, self.gradient(parameter), _NO_MOMENTS, 0.0)
+                for key, parameter in parameters.items()
+            }
+        states = [member.state for member in members(self.given) or [self.given] if hasattr(member, "state")]
+        kept: dict[int, KeptParameter] = {}
         for key, parameter in parameters.items():
-            state: Any = next((kept for kept in (one.get(parameter) for one in states) if kept is not None), None)
-            found[key] = Kept(parameter, self.gradient(parameter), *_moments_of(state))
-        return found
+            state: Any = next(
+                (
+                    kept
+                    for kept in (states_of_optimizer.get(parameter) for states_of_optimizer in states)
+                    if kept is not None
+                ),
+                None,
+            )
+            kept[key] = KeptParameter(parameter, self.gradient(parameter), *_moments_of(state))
+        return kept
 
     def rates(self) -> Mapping[int, tuple[float, tuple[float, float], float]]:
         """Of the weights of optimizers like Adam, by identity: learning rate, betas, eps."""
-        found: dict[int, tuple[float, tuple[float, float], float]] = {}
-        for one in members(self.given):
-            for group in one.param_groups:
+        rates: dict[int, tuple[float, tuple[float, float], float]] = {}
+        for member in members(self.given):
+            for group in member.param_groups:
                 if {"lr", "betas", "eps"} <= group.keys():
                     rate = float(group["lr"]), tuple(map(float, group["betas"])), float(group["eps"])
-                    found.update((id(weight), rate) for weight in group["params"])  # type: ignore[misc]
-        return found
+                    rates.update((id(weight), rate) for weight in group["params"])  # type: ignore[misc]
+        return rates
 
     def watch_outer_step(self, ready: Callable[[], None], left_out: Callable[[], None]) -> None:
         """Watch the steps of an optimizer that is not one of torch, but has one: ``ready`` is called when it has
@@ -96,12 +110,12 @@ class Optimizers:
         """
         if self._outer or isinstance(self.given, torch.optim.Optimizer) or self.torch is None:
             return
-        self._outer = [_After(self.given, _PREPARE, lambda found, steps: None if found else ready())]
+        self._outer = [_After(self.given, _PREPARE, lambda is_overflow, steps: None if is_overflow else ready())]
         self._outer.append(
-            _After(self.given, "step", lambda found, steps: left_out() if steps == self._steps else None)
+            _After(self.given, "step", lambda is_overflow, steps: left_out() if steps == self._steps else None)
         )
-        for one in self._outer:
-            one.begin(lambda: self._steps)
+        for step_watched in self._outer:
+            step_watched.begin(lambda: self._steps)
 
     def note_step(self) -> None:
         """An optimizer of torch steps."""
@@ -110,8 +124,8 @@ class Optimizers:
     def leave_outer_step(self) -> None:
         """Nothing of that is wanted any more."""
         outer, self._outer = self._outer, []
-        for one in outer:
-            one.end()
+        for step_watched in outer:
+            step_watched.end()
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """The gradient that the optimizer is about to use."""
@@ -141,9 +155,9 @@ def members(optimizer: Any) -> list[Any]:
     """The optimizers of torch that an optimizer is made of: itself, that of a wrapper, or those of a chain."""
     chained = getattr(optimizer, "chained_optimizers", None)
     if isinstance(chained, (list, tuple)):
-        return [one for part in chained for one in members(part)]
-    found = innermost(optimizer)
-    return [] if found is None else [found]
+        return [member for part in chained for member in members(part)]
+    inner = innermost(optimizer)
+    return [] if inner is None else [inner]
 
 
 def _moments_of(state: Any) -> tuple[dict[str, torch.Tensor], float]:
@@ -206,7 +220,7 @@ class _After:
 
 # ---------------------------------------------------------------- Megatron
 
-_Found = list[tuple[int, Kept]]
+_KeptById = list[tuple[int, KeptParameter]]
 
 
 def _state_of(optimizer: Any, weight: torch.Tensor) -> Any:
@@ -214,27 +228,27 @@ def _state_of(optimizer: Any, weight: torch.Tensor) -> Any:
     return None if inner is None else inner.state.get(weight)
 
 
-def _megatron_half(optimizer: Any) -> _Found:
+def _megatron_half(optimizer: Any) -> _KeptById:
     """``Float16OptimizerWithFloat16Params``: groups of half parameters and, in the same order, of their float32 copies;
     parameters that are float32 themselves stand in groups of their own.
     """
-    found: _Found = []
+    kept: _KeptById = []
     pairs = zip(
         getattr(optimizer, "float16_groups", ()), getattr(optimizer, "fp32_from_float16_groups", ()), strict=True
     )
     for half, single in pairs:
         for parameter, weight in zip(half, single, strict=True):
-            found.append((id(parameter), Kept(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
     for group in getattr(optimizer, "fp32_from_fp32_groups", ()):
         for parameter in group:
             state = _state_of(optimizer, parameter)
-            found.append((id(parameter), Kept(parameter, parameter.grad, *_moments_of(state))))
-    return found
+            kept.append((id(parameter), KeptParameter(parameter, parameter.grad, *_moments_of(state))))
+    return kept
 
 
-def _megatron_distributed(optimizer: Any) -> _Found:
+def _megatron_distributed(optimizer: Any) -> _KeptById:
     """``DistributedOptimizer``: of each parameter this rank has a shard, or none; groups stand in the same order."""
-    found: _Found = []
+    kept: _KeptById = []
     for whole_name, shard_name in (
         ("model_float16_groups", "shard_fp32_from_float16_groups"),
         ("model_fp32_groups", "shard_fp32_groups"),
@@ -242,65 +256,69 @@ def _megatron_distributed(optimizer: Any) -> _Found:
         for whole, shards in zip(getattr(optimizer, whole_name, ()), getattr(optimizer, shard_name, ()), strict=True):
             for parameter, shard in zip(whole, shards, strict=True):
                 if shard is not None:
-                    found.append((id(parameter), Kept(shard, shard.grad, *_moments_of(_state_of(optimizer, shard)))))
-    return found
+                    kept.append(
+                        (id(parameter), KeptParameter(shard, shard.grad, *_moments_of(_state_of(optimizer, shard))))
+                    )
+    return kept
 
 
-def _megatron_chained(optimizer: Any) -> _Found:
+def _megatron_chained(optimizer: Any) -> _KeptById:
     """``ChainedOptimizer``: the members in a row."""
-    found: _Found = []
+    kept: _KeptById = []
     for member in optimizer.chained_optimizers:
         read = _READERS.get(type(member).__name__)
         if read is not None:
-            found += read(member)
+            kept += read(member)
             continue
         for group in member.param_groups:
             for parameter in group["params"]:
                 gradient = getattr(parameter, "main_grad", None)
                 gradient = parameter.grad if gradient is None else gradient
-                found.append((id(parameter), Kept(parameter, gradient, *_moments_of(_state_of(member, parameter)))))
-    return found
+                kept.append(
+                    (id(parameter), KeptParameter(parameter, gradient, *_moments_of(_state_of(member, parameter))))
+                )
+    return kept
 
 
 # ---------------------------------------------------------------- DeepSpeed
 
 
-def _deepspeed_unfused(optimizer: Any) -> _Found:
+def _deepspeed_unfused(optimizer: Any) -> _KeptById:
     """``FP16_UnfusedOptimizer`` (stage 0 with half types): groups of half parameters and of their float32 copies."""
-    found: _Found = []
+    kept: _KeptById = []
     for half, single in zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True):
         for parameter, weight in zip(half, single, strict=True):
-            found.append((id(parameter), Kept(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
-    return found
+            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+    return kept
 
 
-def _deepspeed_partitioned(optimizer: Any) -> _Found:
+def _deepspeed_partitioned(optimizer: Any) -> _KeptById:
     """``DeepSpeedZeroOptimizer`` (stages 1 and 2): each group has one flat tensor with this rank's part of all its
     parameters; which part of it is a parameter's, DeepSpeed links to that.
     """
-    found: _Found = []
+    kept: _KeptById = []
     for parameters, flat in zip(optimizer.bit16_groups, optimizer.single_partition_of_fp32_groups, strict=True):
         for parameter in parameters:
             mapping = getattr(parameter, "_hp_mapping", None)
             if mapping is not None:
                 place = mapping.hp_fragment_address
-                found.append((id(parameter), _part_of(optimizer, flat, int(place.start), int(place.numel))))
-    return found
+                kept.append((id(parameter), _part_of(optimizer, flat, int(place.start), int(place.numel))))
+    return kept
 
 
-def _deepspeed_sharded(optimizer: Any) -> _Found:
+def _deepspeed_sharded(optimizer: Any) -> _KeptById:
     """``DeepSpeedZeroOptimizer_Stage3``: a flat tensor for each sub-group, with this rank's part of each parameter."""
-    found: _Found = []
+    kept: _KeptById = []
     flats = optimizer.fp32_partitioned_groups_flat
     for parameters in optimizer.fp16_groups:
         for parameter in parameters:
             group, start, count = optimizer.grad_position[optimizer.get_param_id(parameter)]
             flat = flats[group]
-            found.append((id(parameter), _part_of(optimizer, flat, int(start), min(int(count), flat.numel() - start))))
-    return found
+            kept.append((id(parameter), _part_of(optimizer, flat, int(start), min(int(count), flat.numel() - start))))
+    return kept
 
 
-def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept:
+def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> KeptParameter:
     """What is kept of a part of a flat tensor."""
 
     def part(whole: torch.Tensor) -> torch.Tensor:
@@ -308,7 +326,7 @@ def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept
 
     moments, step = _moments_of(_state_of(optimizer, flat))
     gradient = None if flat.grad is None else part(flat.grad)
-    return Kept(part(flat), gradient, {name: part(one) for name, one in moments.items()}, step, id(flat))
+    return KeptParameter(part(flat), gradient, {name: part(moment) for name, moment in moments.items()}, step, id(flat))
 
 
 # Of one step of theirs, an optimizer of torch steps so often: once for each of these.

@@ -11,7 +11,7 @@ from msprobe.capture.torch.statistics_unusual import unwrap
 from msprobe.monitor import steps
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.state import ConfiguredState
-from msprobe.monitor.steps import MOMENTS, Groups, Kept
+from msprobe.monitor.steps import MOMENTS, Groups, KeptParameter
 from msprobe.monitor.torch.flat_parameters import WholeParameter
 from msprobe.monitor.torch.global_scope import Shards
 from msprobe.monitor.torch.gradients import UnreducedGradients
@@ -61,7 +61,7 @@ class OptimizerSteps(steps.OptimizerSteps):
         if self._step is None or not (self.state.config.wg_distribution and self.groups.writes_reduced()):
             return
         with self.state.framework.unwatched():
-            alive = {id(weight): (one, weight) for one, weight in self.state.watched.alive()}
+            alive = {id(weight): (parameter, weight) for parameter, weight in self.state.watched.alive()}
             weights = {key: weight for key, (_, weight) in alive.items() if self.groups.writes(weight)}
             kept = self.optimizers.kept(None, weights, moments=False)
             super()._measure_gradients([(alive[key][0], kept[key]) for key in weights if key in kept])
@@ -72,25 +72,25 @@ class OptimizerSteps(steps.OptimizerSteps):
         if self._step is not None:
             self._skipped(self._step)
 
-    def _measure_gradients(self, owned: list[tuple[WatchedParameter, Kept]]) -> None:
+    def _measure_gradients(self, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         if not self._has_gradients:
             super()._measure_gradients(owned)
 
-    def _whole(self, one: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
+    def _whole(self, parameter: WatchedParameter, tensor: Any, cells: TensorCells | None) -> TensorCells | None:
         # Other ranks may have of it what this one has not.
-        return cells if self.shards is None else self.shards.note(one.reference(), tensor, cells)
+        return cells if self.shards is None else self.shards.note(parameter.reference(), tensor, cells)
 
     def _measure_updates(self) -> None:
         """What Adam has just changed each weight by, from its moments: lr * m / (sqrt(v) + eps), both moments corrected
         for their start (Kingma and Ba, Adam, ICLR 2015, algorithm 1), and that change against the weight.
         """
         state, rates = self.state, self.optimizers.rates()
-        alive = {id(weight): one for one, weight in state.watched.alive() if self.groups.writes(weight)}
+        alive = {id(weight): parameter for parameter, weight in state.watched.alive() if self.groups.writes(weight)}
         weights = {id(weight): weight for _, weight in state.watched.alive()}
         state.gathering.columns["update"] = ("norm", "ratio")
         for key, kept in self.optimizers.kept(None, weights).items():
-            one, rate = alive.get(key), rates.get(id(kept.weight))
-            if one is None or rate is None or len(kept.moments) < 2 or not kept.step:
+            parameter, rate = alive.get(key), rates.get(id(kept.weight))
+            if parameter is None or rate is None or len(kept.moments) < 2 or not kept.step:
                 continue
             lr, (beta1, beta2), eps = rate
             with OwnWork():
@@ -105,4 +105,4 @@ class OptimizerSteps(steps.OptimizerSteps):
             cells = TensorCells(
                 (changed, changed / norm if norm else math.nan), tuple(weight.shape), str(kept.weight.dtype)
             )
-            state.gathering.add("update", one.stage, one.name, cells)
+            state.gathering.add("update", parameter.stage, parameter.name, cells)

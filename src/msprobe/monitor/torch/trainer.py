@@ -18,7 +18,7 @@ from msprobe.monitor.config import MonitorConfig
 from msprobe.monitor.framework import DEFER
 from msprobe.monitor.sinks import Sink
 from msprobe.monitor.sinks.memory import OnMetrics
-from msprobe.monitor.torch.framework import TorchFramework
+from msprobe.monitor.torch.framework import TorchMonitorFramework
 from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.torch.watch import Watch
 from msprobe.monitor.trainer import Monitor
@@ -61,10 +61,10 @@ class TrainerMon(Monitor):
         if opt_ty is not None:
             log.warning(said("opt-ty-has-no-effect", opt_ty))
         self._main_grad = params_have_main_grad
-        super().__init__(TorchFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
+        super().__init__(TorchMonitorFramework(), config_file_path, process_group, on_metrics, on_alert, sinks)
 
     def _check(self, models: Sequence[Any], model: Any, optimizer: Any) -> None:
-        if not models or not all(isinstance(one, nn.Module) for one in models):
+        if not models or not all(isinstance(model_given, nn.Module) for model_given in models):
             raise InvalidInputError(said("monitor-torch-model-wrong", type(model).__name__))
         if optimizer is None or not hasattr(optimizer, "step"):
             several = isinstance(optimizer, (list, tuple))

@@ -12,7 +12,7 @@ from msprobe.capture.listeners import Observer
 from msprobe.capture.torch.user_modules import modules, parameters
 from msprobe.monitor import measuring
 from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import Framework
+from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.steps import Groups
 from msprobe.monitor.torch import gradients
@@ -29,7 +29,7 @@ class Watch(measuring.Watch):
 
     def __init__(
         self,
-        framework: Framework,
+        framework: MonitorFramework,
         config: MonitorConfig,
         models: Sequence[nn.Module],
         micro_steps: int,
@@ -74,7 +74,7 @@ class Watch(measuring.Watch):
 
         return finish
 
-    def _of_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
+    def _finish_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
         shards = self._steps.shards if self._steps is not None else None
         if shards is None or shards.is_empty:
             return finish

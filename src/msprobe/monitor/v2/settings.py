@@ -144,7 +144,7 @@ class _FileV2(Declared):
     output_dir: Annotated[str, demand((is_text, "the path of a folder"))] = "./"
     format: Annotated[
         str,
-        demand((lambda one: one == "csv", asks("must-be-csv")), kind=_RANGE),
+        demand((lambda text: text == "csv", asks("must-be-csv")), kind=_RANGE),
     ] = "csv"
     rank: _Ranks = ()
     monitors: Annotated[_Monitors, demand((is_object, asks("must-be-object-with-some", ", ".join(MONITORS))))] = (
@@ -170,32 +170,41 @@ def load_v2(path: str | os.PathLike[str], framework: str | None = None) -> Setti
         os.fspath(path), replace(document, value=given), {} if framework is None else {("framework",): "fr"}
     )
     read = read_declared(_FileV2, source, "it", unknown="outer ignored")
-    found: _FileV2 | None = read.value
+    file_settings: _FileV2 | None = read.value
     mistakes = list(read.mistakes)
-    if found is not None and found.stop_step is not None and found.stop_step <= (found.start_step or 0):
-        text = said("stop-step-wrong", found.start_step or 0, found.stop_step)
+    if (
+        file_settings is not None
+        and file_settings.stop_step is not None
+        and file_settings.stop_step <= (file_settings.start_step or 0)
+    ):
+        text = said("stop-step-wrong", file_settings.start_step or 0, file_settings.stop_step)
         mistakes.append(source.mistake(("stop_step",), text, _RANGE))
     raise_mistakes_of(mistakes)
-    assert found is not None
-    enabled = {name: one.ops for name, one in found.monitors if one.enabled}
-    for idle in _idle(found, given):
+    assert file_settings is not None
+    enabled = {name: monitor.ops for name, monitor in file_settings.monitors if monitor.enabled}
+    for idle in _idle(file_settings, given):
         log.warning(said("monitor-setting", source.name, idle))
     if not enabled:
         log.warning(said("no-monitor-enabled", source.name, ", ".join(MONITORS)))
-    counts = {name: getattr(found, name) for name in _COUNTS if getattr(found, name) is not None}
+    counts = {name: getattr(file_settings, name) for name in _COUNTS if getattr(file_settings, name) is not None}
     return SettingsV2(
-        found.framework, found.output_dir, found.rank, monitors=enabled, targets=found.monitors.module.targets, **counts
+        file_settings.framework,
+        file_settings.output_dir,
+        file_settings.rank,
+        monitors=enabled,
+        targets=file_settings.monitors.module.targets,
+        **counts,
     )
 
 
-def _idle(found: _FileV2, given: Mapping[str, Any]) -> Iterator[str]:
+def _idle(file_settings: _FileV2, given: Mapping[str, Any]) -> Iterator[str]:
     """Fields that have a value and change nothing, and why."""
-    if not found.patch_optimizer_step:
+    if not file_settings.patch_optimizer_step:
         yield said("optimizer-patch-idle")
     if "async_write" in given:
         yield said("async-write-idle")
-    for name, one in found.monitors:
-        if one.targets and name != "module":
+    for name, monitor in file_settings.monitors:
+        if monitor.targets and name != "module":
             yield said("targets-idle", name)
-        if "eps" in one.model_fields_set:
+        if "eps" in monitor.model_fields_set:
             yield said("eps-idle", name, ", ".join(OPS))

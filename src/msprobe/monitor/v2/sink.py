@@ -11,7 +11,7 @@ from msprobe import log
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
 from msprobe.messages import said
-from msprobe.monitor.measurements import Quantity, Row, Run, StepMetrics
+from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
 from msprobe.monitor.v2.settings import SettingsV2
 from msprobe.paths import FILE_MODE, make_folder
 
@@ -39,7 +39,7 @@ class CsvSinkV2:
         self._folder = os.path.join(settings.output_dir, f"rank_{rank}")
         self._written: set[str] = set()
 
-    def open(self, run: Run) -> None:
+    def open(self, run: MonitorRun) -> None:
         """Make the folder and its parents. Raises PathError."""
         make_folder(self._folder)
 
@@ -66,15 +66,15 @@ class CsvSinkV2:
     ) -> list[tuple[object, ...]]:
         places = [metrics.ops_of(quantity).index(op) for op in ops]
         with_micro = quantity in ("actv", "actv_grad")
-        found: list[tuple[object, ...]] = []
+        lines: list[tuple[object, ...]] = []
         for row in metrics.rows.get(quantity, ()):
             # A target that stands for all parameters names the model itself, too.
             if with_micro and self._settings.targets and row.name.startswith("."):
                 continue
             micro = (row.micro_step or 0,) if with_micro else ()
             values = (_text(row.values[place]) for place in places)
-            found.append((row.stage, metrics.step, _name(quantity, row), scope, *micro, *values))
-        return found
+            lines.append((row.stage, metrics.step, _name(quantity, row), scope, *micro, *values))
+        return lines
 
     def _append(self, monitor: str, step: int, ops: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
         start, count = self._settings.start_step, self._settings.step_count_per_record
@@ -108,10 +108,10 @@ def _name(quantity: Quantity, row: Row) -> str:
         return f"{row.name}.{quantity}"
     if quantity not in ("actv", "actv_grad"):
         return row.name
-    found = _NAME.fullmatch(row.name)
-    if found is None:
+    match = _NAME.fullmatch(row.name)
+    if match is None:
         return row.name
-    module, side, number, rest = found.groups()
+    module, side, number, rest = match.groups()
     side = f"grad_{side}" if quantity == "actv_grad" else side
     inside = re.sub(r"_(?=\d)", ".", rest)
     return f"{module or ''}{side}.{number or 0}{inside}"

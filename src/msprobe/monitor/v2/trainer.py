@@ -42,7 +42,9 @@ class TrainerMonitorV2:
         known = kind()
         chunks = list(model) if isinstance(model, (list, tuple)) else [model]
         names: list[str] = []
-        if self.settings.targets and all(hasattr(one, "parameters_dict") or hasattr(one, "modules") for one in chunks):
+        if self.settings.targets and all(
+            hasattr(chunk, "parameters_dict") or hasattr(chunk, "modules") for chunk in chunks
+        ):
             names = [name for chunk in chunks for name, _ in known.modules_of(chunk)]
             for part in self.settings.targets:
                 if not any(part in name for name in names):

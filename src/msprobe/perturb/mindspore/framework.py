@@ -19,7 +19,7 @@ from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb import arrays
-from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Invocation, Reactions, TensorDistance
 from msprobe.perturb.operators import last_name
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.trees import LeafPath, leaves, mapped
@@ -118,8 +118,8 @@ class MindSporeFramework:
 
     def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
         """See the protocol. Views are not reported: an argument itself is known."""
-        known = {id(one) for one in arguments}
-        return any(id(one) in known for one in results)
+        known = {id(argument) for argument in arguments}
+        return any(id(result) in known for result in results)
 
     def unit(self, tensor: Any) -> float:
         """See the protocol."""
@@ -158,13 +158,13 @@ class MindSporeFramework:
     def perturbed(self, mode: PerturbationMode, tensor: Any, settings: FreeBenchmark) -> Any:
         """See the protocol. numpy has no bfloat16, of which the values are moved by float32's upper half."""
         name = self.dtype(tensor)
-        found = arrays.perturbed(mode, _array(tensor), name, settings.noise, settings.noise_scale)
-        return found if isinstance(found, str) else Tensor(found).astype(tensor.dtype)
+        changed = arrays.perturbed(mode, _array(tensor), name, settings.noise, settings.noise_scale)
+        return changed if isinstance(changed, str) else Tensor(changed).astype(tensor.dtype)
 
     def exchanged(self, tensor: Any, axis: int | None) -> Any:
         """See the protocol."""
-        found = arrays.exchanged(_array(tensor), axis)
-        return found if isinstance(found, str) else Tensor(found).astype(tensor.dtype)
+        exchanged = arrays.exchanged(_array(tensor), axis)
+        return exchanged if isinstance(exchanged, str) else Tensor(exchanged).astype(tensor.dtype)
 
     def as_required(self, tensor: Any, own: Any) -> Any:
         """See the protocol."""
@@ -187,7 +187,7 @@ class MindSporeFramework:
     def ones_for(self, result: Any) -> Sequence[Any]:
         """See the protocol."""
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
-        return [mindspore.ops.ones_like(one) if self.is_float(one) else None for one in tensors]
+        return [mindspore.ops.ones_like(tensor) if self.is_float(tensor) else None for tensor in tensors]
 
     def context(self) -> Any:
         """See the protocol."""
@@ -214,13 +214,15 @@ class MindSporeFramework:
             given = dict(zip(wanted, tensors, strict=True))
             args = mapped(tuple(call.args), lambda place, value: given.get(place, value), ("args",))
             kwargs = mapped(dict(call.kwargs), lambda place, value: given.get(place, value), ("kwargs",))
-            found = [leaf for _, leaf in leaves(call.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
-            chosen = [one for one, gradient in zip(found, gradients, strict=True) if gradient is not None]
-            return sum((one.astype(mindspore.float64) if widened else one).sum() for one in chosen)
+            tensors_made = [leaf for _, leaf in leaves(call.function(*args, **kwargs)) if isinstance(leaf, Tensor)]
+            chosen = [tensor for tensor, gradient in zip(tensors_made, gradients, strict=True) if gradient is not None]
+            return sum((tensor.astype(mindspore.float64) if widened else tensor).sum() for tensor in chosen)
 
         with _gradients_on():
-            found = mindspore.grad(function, grad_position=tuple(range(len(wanted))))(*(values[one] for one in wanted))
-        return list(found) if isinstance(found, tuple) else [found]
+            gradients_made = mindspore.grad(function, grad_position=tuple(range(len(wanted))))(
+                *(values[place] for place in wanted)
+            )
+        return list(gradients_made) if isinstance(gradients_made, tuple) else [gradients_made]
 
     def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
         """See the protocol."""
@@ -228,11 +230,11 @@ class MindSporeFramework:
 
     # ---------------------------------------------------------------- comparing
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, first: Any, other: Any) -> float:
         """See the protocol."""
-        return arrays.distance(_array(one), _array(other))
+        return arrays.distance(_array(first), _array(other))
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
+    def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
         """See the protocol."""
         return arrays.compare(_array(own.astype(other.dtype)), _array(other), limits)
 
@@ -240,15 +242,15 @@ class MindSporeFramework:
         """See the protocol."""
         raise NotImplementedError
 
-    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+    def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
         """See the protocol."""
-        shifted = [_array(one) for one in reactions.shifted]
+        shifted = [_array(reaction) for reaction in reactions.shifted]
         read = Reactions(_array(reactions.base), shifted, reactions.unit)
         return arrays.is_explained(_array(own.astype(other.dtype)), _array(other), limits, read)
 
     def goes_one_way(self, own: Any, reactions: Reactions) -> str:
         """See the protocol."""
-        shifted = [_array(one) for one in reactions.shifted]
+        shifted = [_array(reaction) for reaction in reactions.shifted]
         return arrays.goes_one_way(_array(own), Reactions(_array(reactions.base), shifted, reactions.unit))
 
 
@@ -266,5 +268,5 @@ def _gradients_on() -> Iterator[None]:
 
 def _array(tensor: Any) -> Any:
     """The elements, of a type that numpy has."""
-    found = tensor.astype(mindspore.float32) if tensor.dtype == mindspore.bfloat16 else tensor
-    return found.asnumpy()
+    readable = tensor.astype(mindspore.float32) if tensor.dtype == mindspore.bfloat16 else tensor
+    return readable.asnumpy()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.perturb.framework import Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Reactions, TensorDistance
 from msprobe.signed_errors import CheckedResult, judge_signed
 
 # Larger tensors are gone through in parts; what is found is found in all of them.
@@ -21,7 +21,7 @@ _FACTOR = 4.0
 _ROW = 16
 
 
-def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> TensorDistance:
+def compare(own: torch.Tensor, other: torch.Tensor, limits: ErrorLimits) -> TensorDistance:
     """By the ratio of magnitudes; ``own`` counts in the type of ``other``."""
     _check_shapes(own, other)
     if own.dtype is torch.bool or not own.numel():
@@ -33,21 +33,21 @@ def compare(own: torch.Tensor, other: torch.Tensor, limits: Limits) -> TensorDis
     if _is_quickly_equal(a, b, limits):
         return TensorDistance(True)
     worst, word, total, bad, count = 1.0, "", 0.0, 0, 0
-    for one, two in _parts(a, b):
-        numbers = _compare_part(one, two, limits)
+    for first, two in _parts(a, b):
+        numbers = _compare_part(first, two, limits)
         ratio, is_mismatch, is_flip, sum_rel, n_bad = numbers.tolist()
         worst = max(worst, ratio)
         word = "nan_mismatch" if is_mismatch else word or ("symbol_flipping" if is_flip else "")
-        total, bad, count = total + sum_rel, bad + int(n_bad), count + one.numel()
+        total, bad, count = total + sum_rel, bad + int(n_bad), count + first.numel()
     is_equal = not word and worst <= limits.ratio
     return TensorDistance(is_equal, worst, word, total / count, bad / count)
 
 
-def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
+def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: ErrorLimits) -> bool:
     """True if all is finite and equal; False if that takes a longer look. A third of its time."""
-    for one, two in _parts(a, b):
-        ratio = one.abs().clamp_(min=limits.floor).div_(two.abs().clamp_(min=limits.floor))
-        numbers = torch.stack([*ratio.aminmax(), (one * two).amin()]).tolist()
+    for first, two in _parts(a, b):
+        ratio = first.abs().clamp_(min=limits.floor).div_(two.abs().clamp_(min=limits.floor))
+        numbers = torch.stack([*ratio.aminmax(), (first * two).amin()]).tolist()
         low, high, product = numbers
         # Comparisons with NaN are false.
         if not (low >= 1 / limits.ratio and high <= limits.ratio and product >= -(limits.floor**2)):
@@ -55,7 +55,7 @@ def _is_quickly_equal(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> bool:
     return True
 
 
-def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: Limits) -> torch.Tensor:
+def _compare_part(a: torch.Tensor, b: torch.Tensor, limits: ErrorLimits) -> torch.Tensor:
     mismatch, flips, ratio, a, b = _elements(a, b, limits.floor)
     bad = (ratio > limits.ratio) | mismatch | flips
     relative = (a - b).abs() / a.abs().clamp(min=limits.floor)
@@ -67,7 +67,7 @@ def _elements(
     a: torch.Tensor, b: torch.Tensor, floor: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Of each element: finite on one side alone; another sign; ratio of magnitudes; and both, zero where not finite."""
-    if all(math.isfinite(end) for one in (a, b) for end in _ends(one)):
+    if all(math.isfinite(end) for side in (a, b) for end in _ends(side)):
         mismatch = torch.zeros((), dtype=torch.bool, device=a.device)
     else:
         same = (a == b) | (a.isnan() & b.isnan())
@@ -108,23 +108,23 @@ def compare_with_cpu(own: torch.Tensor, golden: torch.Tensor, limit: float, mean
     )
 
 
-def is_explained(own: torch.Tensor, other: torch.Tensor, limits: Limits, reactions: Reactions) -> bool:
+def is_explained(own: torch.Tensor, other: torch.Tensor, limits: ErrorLimits, reactions: Reactions) -> bool:
     """See :meth:`msprobe.perturb.framework.Framework.is_explained`.
 
     An element may be off by so many roundings of its own value, and by what the call answers to inputs that are moved
     by a rounding each: that of the element, or the root mean square of its row, as one draw may be small by chance.
     """
     base = _wide(reactions.base)
-    a, b = (_wide(one).to(base.device) for one in (own.to(other.dtype), other))
-    shifted = [_wide(one).to(base.device) for one in reactions.shifted]
+    a, b = (_wide(side).to(base.device) for side in (own.to(other.dtype), other))
+    shifted = [_wide(shift).to(base.device) for shift in reactions.shifted]
     mismatch, flips, ratio, a, b = _elements(a, b, limits.floor)
     bad = (ratio > limits.ratio) | flips
     # A number that is infinite or none at all, where the wider type has one as well, or has one for the other inputs.
     unbounded = ~base.isfinite()
     answer = torch.zeros_like(base)
-    for one in shifted:
-        unbounded = unbounded | ~one.isfinite()
-        answer = torch.maximum(answer, (one - base).abs().nan_to_num(0.0, 0.0, 0.0))
+    for shift in shifted:
+        unbounded = unbounded | ~shift.isfinite()
+        answer = torch.maximum(answer, (shift - base).abs().nan_to_num(0.0, 0.0, 0.0))
     allowed = 2 * reactions.unit * base.abs().nan_to_num(0.0, 0.0, 0.0)
     allowed = _FACTOR * (allowed + torch.maximum(answer, _scale(answer)))
     unexplained = (bad & ((a - b).abs() > allowed)) | mismatch
@@ -137,20 +137,20 @@ def goes_one_way(own: torch.Tensor, reactions: Reactions) -> str:
     given = _wide(own).to(base.device)
     if base.shape != given.shape or not base.numel():
         return ""
-    shifted = [_wide(one).to(base.device) for one in reactions.shifted]
+    shifted = [_wide(shift).to(base.device) for shift in reactions.shifted]
     finite = base.isfinite() & given.isfinite()
-    for one in shifted:
-        finite = finite & one.isfinite()
+    for shift in shifted:
+        finite = finite & shift.isfinite()
     base = torch.where(finite, base, 0)
     answer = torch.zeros_like(base)
-    for one in shifted:
-        answer = torch.maximum(answer, torch.where(finite, (one - base).abs(), 0))
+    for shift in shifted:
+        answer = torch.maximum(answer, torch.where(finite, (shift - base).abs(), 0))
     epsilon = 2 * reactions.unit
     units = torch.exp2(torch.floor(torch.log2(base.abs().clamp(min=torch.finfo(torch.float32).tiny)))) * epsilon
     typical = float(base.square().mean().sqrt()) * epsilon / 8
     scale = torch.maximum(units, answer).clamp(min=typical)
-    found = judge_signed(CheckedResult(base, torch.where(finite, given - base, 0), units, scale, epsilon))
-    return found.message if found.status != "pass" else ""
+    judged = judge_signed(CheckedResult(base, torch.where(finite, given - base, 0), units, scale, epsilon))
+    return judged.message if judged.status != "pass" else ""
 
 
 def _scale(answer: torch.Tensor) -> torch.Tensor:
@@ -159,9 +159,9 @@ def _scale(answer: torch.Tensor) -> torch.Tensor:
     return answer.square().mean().sqrt()
 
 
-def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+def distance(first: torch.Tensor, other: torch.Tensor) -> float:
     """Norm of the difference over the norm of the first."""
-    a, b = _numbers(one.detach()), _numbers(other.detach())
+    a, b = _numbers(first.detach()), _numbers(other.detach())
     b = b.to(a)
     norm, apart = _norms(a, a - b)
     if not math.isfinite(norm + apart):
@@ -173,8 +173,8 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     return apart / norm if norm else (0.0 if not apart else float("inf"))
 
 
-def _norms(one: torch.Tensor, other: torch.Tensor) -> list[float]:
-    norms = torch.linalg.vector_norm(one), torch.linalg.vector_norm(other)
+def _norms(first: torch.Tensor, other: torch.Tensor) -> list[float]:
+    norms = torch.linalg.vector_norm(first), torch.linalg.vector_norm(other)
     return torch.stack(norms).tolist()
 
 
@@ -195,8 +195,8 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _wide(tensor: Any) -> torch.Tensor:
-    found = _numbers(tensor.detach())
-    return found if found.device.type == "npu" else found.to(torch.float64)
+    numbers = _numbers(tensor.detach())
+    return numbers if numbers.device.type == "npu" else numbers.to(torch.float64)
 
 
 def _parts(a: torch.Tensor, b: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -32,9 +32,9 @@ def _twin(tensor: torch.Tensor) -> torch.Tensor:
         return own.clone()
     shift //= own.element_size()
     if not shift and extent == count:
-        found = own.clone(memory_format=torch.preserve_format)
-        if found.stride() == own.stride():
-            return found
+        copy = own.clone(memory_format=torch.preserve_format)
+        if copy.stride() == own.stride():
+            return copy
     memory = own.new_empty(extent + shift)
     # Of what is expanded or overlaps the memory is copied once, as it is.
     memory[shift:].copy_(own.as_strided((extent,), (1,), own.storage_offset()))

@@ -14,7 +14,7 @@ from msprobe.capture.torch.statistics_unusual import ORDINARY
 from msprobe.capture.torch.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
-from msprobe.perturb.framework import Invocation, Limits, Reactions, TensorDistance
+from msprobe.perturb.framework import ErrorLimits, Invocation, Reactions, TensorDistance
 from msprobe.perturb.thresholds import unit_of
 from msprobe.perturb.torch import comparing, copies, kernels, running
 from msprobe.perturb.trees import leaves
@@ -174,7 +174,7 @@ class TorchFramework:
     def ones_for(self, result: Any) -> Sequence[Any]:
         """See the protocol."""
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
-        return [torch.ones_like(one) if self.is_float(one) else None for one in tensors]
+        return [torch.ones_like(tensor) if self.is_float(tensor) else None for tensor in tensors]
 
     def context(self) -> Any:
         """See the protocol."""
@@ -200,11 +200,11 @@ class TorchFramework:
 
     # ---------------------------------------------------------------- comparing
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, first: Any, other: Any) -> float:
         """See the protocol."""
-        return comparing.distance(one, other)
+        return comparing.distance(first, other)
 
-    def compare(self, own: Any, other: Any, limits: Limits) -> TensorDistance:
+    def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
         """See the protocol."""
         return comparing.compare(own, other, limits)
 
@@ -212,7 +212,7 @@ class TorchFramework:
         """See the protocol."""
         return comparing.compare_with_cpu(own, golden, limit, mean_limit)
 
-    def is_explained(self, own: Any, other: Any, limits: Limits, reactions: Reactions) -> bool:
+    def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
         """See the protocol."""
         return comparing.is_explained(own, other, limits, reactions)
 

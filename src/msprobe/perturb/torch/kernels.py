@@ -23,8 +23,8 @@ _PERIOD = 4099
 def perturbed(mode: PerturbationMode, tensor: torch.Tensor, noise: NoiseKind, scale: int) -> Any:
     """The copy for add_noise or bit_noise."""
     if tensor.is_complex():
-        found = perturbed(mode, torch.view_as_real(tensor.resolve_conj()), noise, scale)
-        return found if isinstance(found, str) else torch.view_as_complex(found)
+        changed = perturbed(mode, torch.view_as_real(tensor.resolve_conj()), noise, scale)
+        return changed if isinstance(changed, str) else torch.view_as_complex(changed)
     least = noise_of(str(tensor.dtype).removeprefix("torch."))
     if least is None:
         return "dtype unsupported"
@@ -79,9 +79,9 @@ def moved(tensor: torch.Tensor, unit: float, seed: int) -> torch.Tensor:
     if tensor.is_complex():
         return torch.view_as_complex(moved(torch.view_as_real(tensor.resolve_conj()), unit, seed).contiguous())
     wide = tensor.to(torch.float64 if tensor.dtype in (torch.float32, torch.float64) else torch.float32)
-    found = rounded(wide, unit, seed)
+    shifted = rounded(wide, unit, seed)
     # The greatest numbers of fp8 come to be NaN, and those of others infinite.
-    return torch.where(found.to(tensor.dtype).to(wide.dtype).isfinite(), found, wide).to(tensor.dtype)
+    return torch.where(shifted.to(tensor.dtype).to(wide.dtype).isfinite(), shifted, wide).to(tensor.dtype)
 
 
 @functools.lru_cache(maxsize=32)
@@ -107,13 +107,13 @@ def exchanged(tensor: torch.Tensor, axis: int | None) -> Any:
         return "dtype unsupported"
     if not tensor.dim():
         return "0-dimension must greater than 1"
-    found = tensor.clone()
+    exchanged_tensor = tensor.clone()
     if axis is not None:
         if not -tensor.dim() <= axis < tensor.dim() or tensor.size(axis) < 2:
             return "0-dimension must greater than 1"
-        found.select(axis, 0).copy_(tensor.select(axis, -1))
-        found.select(axis, -1).copy_(tensor.select(axis, 0))
-        return found
+        exchanged_tensor.select(axis, 0).copy_(tensor.select(axis, -1))
+        exchanged_tensor.select(axis, -1).copy_(tensor.select(axis, 0))
+        return exchanged_tensor
     if tensor.dim() == 1:
         if tensor.size(0) < 2:
             return "0-dimension must greater than 1"
@@ -122,6 +122,6 @@ def exchanged(tensor: torch.Tensor, axis: int | None) -> Any:
         if not (tensor.size(1) > 0 and tensor.size(0) > 0 and (tensor.size(0) > 1 or tensor.size(1) > 1)):
             return "at least one of 0-dimension or 1-dimension greater than 1"
         first, last = (0, 0), (-1, -1)  # type: ignore[assignment]
-    found[first] = tensor[last]
-    found[last] = tensor[first]
-    return found
+    exchanged_tensor[first] = tensor[last]
+    exchanged_tensor[last] = tensor[first]
+    return exchanged_tensor

@@ -59,7 +59,7 @@ class Moment:
                 generators += device.default_generators
         types = ((device, autocast_of(device)) for device in _autocast_devices())
         return cls(
-            tuple((one, one.get_state()) for one in generators),
+            tuple((generator, generator.get_state()) for generator in generators),
             tuple((device, dtype) for device, dtype in types if dtype is not None),
         )
 
@@ -91,10 +91,10 @@ class Moment:
 def again(call: Invocation, widened: bool) -> Any:
     """What comes of the call; its tensors have no graph."""
     with call.context.entered(widened), torch.set_grad_enabled(call.with_graph), _own_graph():
-        found = call.function(*call.args, **call.kwargs)
+        answer = call.function(*call.args, **call.kwargs)
     if not call.with_graph:
-        return found
-    return mapped(found, lambda place, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
+        return answer
+    return mapped(answer, lambda place, leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 
 from msprobe.foreign import csv_cells
 from msprobe.paths import create_file, make_folder
-from msprobe.precheck.dispatch.judging import Array, Judgement
+from msprobe.precheck.dispatch.judging import Array, ResultJudgement
 from msprobe.store.tensor_names import safe_file_name
 
 RESULT = ("API name", "Forward Test Success", "Backward Test Success", "Message")
@@ -62,8 +62,10 @@ class DispatchFiles:
 
     def add(self, name: str, is_backward: bool, rows: Sequence[ResultRow], message: str = "") -> None:
         """One operator and its results; without rows it could not be compared, and ``message`` says why."""
-        agrees: Any = all(row.found.agrees for row in rows) if rows else NAN
-        reasons = message or "; ".join(f"{row.name}: {row.found.message}" for row in rows if not row.found.agrees)
+        agrees: Any = all(row.judgement.agrees for row in rows) if rows else NAN
+        reasons = message or "; ".join(
+            f"{row.name}: {row.judgement.message}" for row in rows if not row.judgement.agrees
+        )
         with self._lock:
             _append(
                 self._paths[RESULT], [(name, NAN, agrees, reasons) if is_backward else (name, agrees, NAN, reasons)]
@@ -76,10 +78,10 @@ class ResultRow:
     """One result of one operator on both sides. ``stack``: the line of the program."""
 
     def __init__(
-        self, name: str, found: Judgement, device: Array, bench: Array, dtypes: tuple[str, str], stack: str
+        self, name: str, judgement: ResultJudgement, device: Array, bench: Array, dtypes: tuple[str, str], stack: str
     ) -> None:
         self.name = name
-        self.found = found
+        self.judgement = judgement
         self._shapes = list(device.shape), list(bench.shape)
         self._dtypes = dtypes
         self._numbers = (*_extent(device), *_extent(bench))
@@ -87,20 +89,20 @@ class ResultRow:
 
     def details(self) -> tuple[Any, ...]:
         """Its row in ``accuracy_checking_details``."""
-        found = self.found
-        limits = found.limits or (None, None)
+        judgement = self.judgement
+        limits = judgement.limits or (None, None)
         return (
-            self.name, self._dtypes[1], self._dtypes[0], self._shapes[0], found.balance, found.max_abs,
-            found.max_abs_place, found.max_rel, found.max_rel_place, *limits, "pass" if found.agrees else "error",
-            found.message,
+            self.name, self._dtypes[1], self._dtypes[0], self._shapes[0], judgement.balance, judgement.max_abs,
+            judgement.max_abs_place, judgement.max_rel, judgement.max_rel_place, *limits,
+            "pass" if judgement.agrees else "error", judgement.message,
         )  # fmt: skip
 
     def compared(self) -> tuple[Any, ...]:
         """Its row in ``compare_result``."""
-        found = self.found
+        judgement = self.judgement
         return (
-            self.name, self.name, *self._dtypes, *self._shapes, *self._numbers, found.cosine, found.max_abs,
-            found.max_rel, "Yes" if found.agrees else "No", self._stack, found.message,
+            self.name, self.name, *self._dtypes, *self._shapes, *self._numbers, judgement.cosine, judgement.max_abs,
+            judgement.max_rel, "Yes" if judgement.agrees else "No", self._stack, judgement.message,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ResultJudgement:
     """What was found of one result. Numbers are None where they do not apply; places are those in C order."""
 
     agrees: bool
@@ -40,28 +40,28 @@ class Judgement:
     limits: tuple[float, float] | None = None
 
 
-def judge(device: Array, bench: Array, dtype: str) -> Judgement:
+def judge(device: Array, bench: Array, dtype: str) -> ResultJudgement:
     """``device`` and ``bench``: results as numpy arrays, halves widened. ``dtype``: the type on the device."""
     if device.shape != bench.shape:
-        return Judgement(False, said("operator-shape-differs", list(device.shape), list(bench.shape)))
+        return ResultJudgement(False, said("operator-shape-differs", list(device.shape), list(bench.shape)))
     if device.size == 0:
-        return Judgement(True, said("operator-without-elements"))
+        return ResultJudgement(True, said("operator-without-elements"))
     limits = LIMITS.get(dtype)
     if limits is None or device.dtype.kind not in "fc":
         return _judge_exact(device, bench)
     if device.dtype.kind == "c":
         device, bench = _parts(device), _parts(bench)
-    one, other = device.astype(np.float64).ravel(), bench.astype(np.float64).ravel()
+    first, other = device.astype(np.float64).ravel(), bench.astype(np.float64).ravel()
     if not np.isfinite(other).all():
-        return _judge_not_finite(one, other, limits)
-    if not np.isfinite(one).all():
-        place = int(np.flatnonzero(~np.isfinite(one))[0])
-        return Judgement(False, said("operator-not-finite-alone", str(one[place]), place), limits=limits)
-    return _judge_finite(one, other, limits)
+        return _judge_not_finite(first, other, limits)
+    if not np.isfinite(first).all():
+        place = int(np.flatnonzero(~np.isfinite(first))[0])
+        return ResultJudgement(False, said("operator-not-finite-alone", str(first[place]), place), limits=limits)
+    return _judge_finite(first, other, limits)
 
 
-def _judge_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judgement:
-    apart, size = np.abs(one - other), np.abs(other)
+def _judge_finite(first: Array, other: Array, limits: tuple[float, float]) -> ResultJudgement:
+    apart, size = np.abs(first - other), np.abs(other)
     scaled = apart / np.maximum(size, 1.0)
     is_large = size >= 1
     balance = float(scaled.mean())
@@ -73,40 +73,41 @@ def _judge_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judg
         max_rel = float(scaled[worst])
     # Of elements below 1 the difference itself counts, of the others that by their size.
     small = float(np.where(is_large, 0.0, apart).max())
-    cosine = _cosine(one, other)
+    cosine = _cosine(first, other)
     agrees = balance <= limits[0] and small <= limits[1] and max_rel <= limits[1]
     message = "" if agrees else said("operator-differs-by", max(small, max_rel), limits[1])
-    return Judgement(agrees, message, balance, float(apart[greatest]), greatest, max_rel, worst, cosine, limits)
+    return ResultJudgement(agrees, message, balance, float(apart[greatest]), greatest, max_rel, worst, cosine, limits)
 
 
-def _judge_not_finite(one: Array, other: Array, limits: tuple[float, float]) -> Judgement:
+def _judge_not_finite(first: Array, other: Array, limits: tuple[float, float]) -> ResultJudgement:
     """NaN and infinities at the same places agree; what is finite is judged by itself."""
-    same = np.array_equal(np.isnan(one), np.isnan(other)) and np.array_equal(
-        np.where(np.isinf(one), one, 0), np.where(np.isinf(other), other, 0)
+    same = np.array_equal(np.isnan(first), np.isnan(other)) and np.array_equal(
+        np.where(np.isinf(first), first, 0), np.where(np.isinf(other), other, 0)
     )
     if not same:
-        return Judgement(False, said("operator-special-values-elsewhere"), limits=limits)
+        return ResultJudgement(False, said("operator-special-values-elsewhere"), limits=limits)
     finite = np.isfinite(other)
     if not finite.any():
-        return Judgement(True, said("operator-not-finite"), limits=limits)
-    found = _judge_finite(one[finite], other[finite], limits)
-    return Judgement(found.agrees, found.message or said("operator-partly-not-finite"), found.balance, found.max_abs,
-                     None, found.max_rel, None, found.cosine, limits)  # fmt: skip
+        return ResultJudgement(True, said("operator-not-finite"), limits=limits)
+    among = _judge_finite(first[finite], other[finite], limits)
+    message = among.message or said("operator-partly-not-finite")
+    return ResultJudgement(among.agrees, message, among.balance, among.max_abs, None, among.max_rel, None, among.cosine,
+                           limits)  # fmt: skip
 
 
-def _judge_exact(device: Array, bench: Array) -> Judgement:
+def _judge_exact(device: Array, bench: Array) -> ResultJudgement:
     differ = np.flatnonzero((device != bench).ravel())
     if not differ.size:
-        return Judgement(True)
+        return ResultJudgement(True)
     place = int(differ[0])
-    return Judgement(False, said("operator-elements-differ", differ.size, device.size, place))
+    return ResultJudgement(False, said("operator-elements-differ", differ.size, device.size, place))
 
 
-def _cosine(one: Array, other: Array) -> float:
-    norms = math.sqrt(float(one @ one)) * math.sqrt(float(other @ other))
+def _cosine(first: Array, other: Array) -> float:
+    norms = math.sqrt(float(first @ first)) * math.sqrt(float(other @ other))
     if not norms:
-        return 1.0 if not one.any() and not other.any() else 0.0
-    return float(one @ other) / norms
+        return 1.0 if not first.any() and not other.any() else 0.0
+    return float(first @ other) / norms
 
 
 def _parts(values: Array) -> Array:

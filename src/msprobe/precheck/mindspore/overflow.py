@@ -9,7 +9,7 @@ import numpy as np
 
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
-from msprobe.precheck.arguments import TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import ArgumentTensor, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
 from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
 from msprobe.precheck.memory import check_memory
@@ -34,7 +34,7 @@ class OverflowRunner:
             call = self._calls.requests.call(key)
             check_memory(call)
             recorded = _recorded_overflow(call)
-            found = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
+            results = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
         except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
             return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem)])
         except MsprobeError as problem:
@@ -44,13 +44,13 @@ class OverflowRunner:
             return Answer(
                 key, [key, SKIPPED], notes=[said("overflow-not-checked", key, f"{type(problem).__name__}: {text}")]
             )
-        return overflow_answer(key, recorded, any(map(_overflows, found)))
+        return overflow_answer(key, recorded, any(map(_overflows, results)))
 
 
 def _recorded_overflow(call: ApiCall) -> bool:
     """True for a result with an infinity or NaN. Raises CallError for records that do not say it."""
-    floats = [one for one in flat(call.outputs) if isinstance(one, TensorInfo) and "float" in one.dtype]
-    known = [bound for one in floats if one.numel for bound in (one.low, one.high)]
+    floats = [info for info in flat(call.outputs) if isinstance(info, ArgumentTensor) and "float" in info.dtype]
+    known = [bound for info in floats if info.numel for bound in (info.low, info.high)]
     if any(bound is None for bound in known):
         raise CallError(said("results-without-extremes"))
     return any(bound is not None and not math.isfinite(bound) for bound in known)

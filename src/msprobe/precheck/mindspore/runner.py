@@ -16,7 +16,7 @@ from mindspore import mint
 from msprobe.errors import MsprobeError
 from msprobe.foreign.known_words import word_of
 from msprobe.messages import said, text_of
-from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo, UnreadableArgumentError
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Items, Mapping, Plain, UnreadableArgumentError
 from msprobe.precheck.columns import direction_status
 from msprobe.precheck.domains import domain_of
 from msprobe.precheck.executors import executor_of
@@ -100,7 +100,9 @@ class MindSporeRunner:
     def _backward(self, call: ApiCall, function: Callable[..., Any], tested: Any, bench: Any) -> list[MindSporeRow]:
         sides = []
         for inputs, wide in ((bench, True), (tested, False)):
-            given = [self._made(one, f"gradient.{n}", call, wide) for n, one in enumerate(call.gradients or ())]
+            given = [
+                self._made(gradient, f"gradient.{n}", call, wide) for n, gradient in enumerate(call.gradients or ())
+            ]
             sides.append([array_of(value) for value in _gradients(function, inputs, given)])
         return [
             judge(f"{call.key}.backward.output.{place}", ours, spoiled(theirs, self._fault), self._task.ms_atol)
@@ -108,19 +110,19 @@ class MindSporeRunner:
         ]
 
     def _inputs(self, call: ApiCall, wide: bool) -> tuple[list[Any], dict[str, Any]]:
-        args = [self._made(one, str(place), call, wide) for place, one in enumerate(call.args)]
-        return args, {name: self._made(one, name, call, wide) for name, one in call.kwargs.items()}
+        args = [self._made(argument, str(place), call, wide) for place, argument in enumerate(call.args)]
+        return args, {name: self._made(argument, name, call, wide) for name, argument in call.kwargs.items()}
 
     def _made(self, argument: Argument, path: str, call: ApiCall, wide: bool) -> Any:
-        if isinstance(argument, TensorInfo):
+        if isinstance(argument, ArgumentTensor):
             return self._tensor(argument, path, call, wide)
         if isinstance(argument, Items):
-            return tuple(self._made(one, f"{path}.{place}", call, wide) for place, one in enumerate(argument.items))
+            return tuple(self._made(item, f"{path}.{place}", call, wide) for place, item in enumerate(argument.items))
         if isinstance(argument, Mapping):
-            return {name: self._made(one, f"{path}.{name}", call, wide) for name, one in argument.items.items()}
+            return {name: self._made(item, f"{path}.{name}", call, wide) for name, item in argument.items.items()}
         return _plain(argument, path)
 
-    def _tensor(self, info: TensorInfo, path: str, call: ApiCall, wide: bool) -> Any:
+    def _tensor(self, info: ArgumentTensor, path: str, call: ApiCall, wide: bool) -> Any:
         if info.file is not None and self.requests.has_values:
             array = np.array(read_values(self.requests.part.tensor_path(info.file)).array)
         else:
@@ -139,12 +141,12 @@ class MindSporeRunner:
     def _recorded(self, call: ApiCall) -> list[Any] | None:
         """The recorded results; None where they were not."""
         infos = list(flat(call.outputs))
-        if not self.requests.has_values or not all(isinstance(one, TensorInfo) and one.file for one in infos):
+        if not self.requests.has_values or not all(isinstance(info, ArgumentTensor) and info.file for info in infos):
             return None
         return [
-            (np.array(read_values(self.requests.part.tensor_path(one.file)).array), one.dtype)
-            for one in infos
-            if isinstance(one, TensorInfo) and one.file
+            (np.array(read_values(self.requests.part.tensor_path(info.file)).array), info.dtype)
+            for info in infos
+            if isinstance(info, ArgumentTensor) and info.file
         ]
 
 
@@ -163,7 +165,7 @@ def _run(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]])
 def _gradients(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, Any]], given: list[Any]) -> list[Any]:
     """Gradients of the float tensors among the positional arguments."""
     args, kwargs = inputs
-    places = [place for place, one in enumerate(args) if _is_float(one)]
+    places = [place for place, argument in enumerate(args) if _is_float(argument)]
 
     def call(*tensors: Any) -> Any:
         whole = list(args)
@@ -172,9 +174,9 @@ def _gradients(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, 
         return function(*whole, **kwargs)
 
     outputs, pull = mindspore.vjp(call, *(args[place] for place in places))
-    sent = [one.astype(output.dtype) for one, output in zip(given, flat_values(outputs), strict=False)]
-    found = pull(*sent) if len(sent) > 1 else pull(sent[0])
-    return flat_values(found)
+    sent = [gradient.astype(output.dtype) for gradient, output in zip(given, flat_values(outputs), strict=False)]
+    pulled = pull(*sent) if len(sent) > 1 else pull(sent[0])
+    return flat_values(pulled)
 
 
 def _is_float(value: Any) -> bool:
@@ -199,9 +201,9 @@ def array_of(value: Any) -> tuple[Any, str]:
 def _plain(argument: Plain, path: str) -> Any:
     kind, value = argument.kind, argument.value
     if kind == "mindspore.dtype":
-        found = DTYPES.get(word_of(kind, value))
-        if found is not None:
-            return found
+        dtype = DTYPES.get(word_of(kind, value))
+        if dtype is not None:
+            return dtype
     if kind == "slice":
         return slice(*value)
     if kind == "ellipsis":

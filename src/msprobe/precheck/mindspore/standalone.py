@@ -109,16 +109,16 @@ def api_of(space: Any, name: str) -> Callable[..., Any]:
 
     Raises LookupError.
     """
-    found = space
+    api = space
     for part in name.split("."):
         is_private = part.startswith("_") and not part.endswith("__")
-        found = None if is_private or part in REFUSED else getattr(found, part, None)
-        if isinstance(found, ModuleType) and not found.__name__.startswith("mindspore.mint"):
-            found = None
-    is_own = str(getattr(found, "__module__", "mindspore")).partition(".")[0] in ("mindspore", "builtins", "None")
-    if found is None or not callable(found) or isinstance(found, type) or not is_own:
+        api = None if is_private or part in REFUSED else getattr(api, part, None)
+        if isinstance(api, ModuleType) and not api.__name__.startswith("mindspore.mint"):
+            api = None
+    is_own = str(getattr(api, "__module__", "mindspore")).partition(".")[0] in ("mindspore", "builtins", "None")
+    if api is None or not callable(api) or isinstance(api, type) or not is_own:
         raise LookupError(said("mindspore-api-not-run", mindspore.__version__, name))
-    return found  # type: ignore[no-any-return]
+    return api  # type: ignore[no-any-return]
 
 
 def leaves(value: Any) -> list[Any]:
@@ -133,8 +133,8 @@ def run(content: dict[str, Any], call: Call) -> list[Any]:
         return leaves(function(*call.args, **call.kwargs))
     places = [
         place
-        for place, one in enumerate(call.args)
-        if isinstance(one, mindspore.Tensor) and str(one.dtype).startswith(("Float", "BFloat"))
+        for place, argument in enumerate(call.args)
+        if isinstance(argument, mindspore.Tensor) and str(argument.dtype).startswith(("Float", "BFloat"))
     ]
 
     def with_tensors(*tensors: Any) -> Any:
@@ -144,7 +144,7 @@ def run(content: dict[str, Any], call: Call) -> list[Any]:
         return function(*whole, **call.kwargs)
 
     outputs, pull = mindspore.vjp(with_tensors, *(call.args[place] for place in places))
-    sent = [one.astype(output.dtype) for one, output in zip(call.gradients, leaves(outputs), strict=False)]
+    sent = [gradient.astype(output.dtype) for gradient, output in zip(call.gradients, leaves(outputs), strict=False)]
     return leaves(pull(*sent))
 
 
@@ -159,10 +159,10 @@ def plain(value: Any) -> tuple[Any, str]:
 def judge(name: str, bench: Any, tested: Any) -> list[Any]:
     """The row of one result in the details file."""
     (ours, our_type), (theirs, their_type) = plain(bench), plain(tested)
-    found = judge_by_cosine(ours, theirs, their_type)
+    judged = judge_by_cosine(ours, theirs, their_type)
     shape = str(theirs.shape) if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray) else ""
-    numbers = ("" if number is None else repr(number) for number in found[2:])
-    return [name, our_type, their_type, shape, *numbers, found.status, found.message]
+    numbers = ("" if number is None else repr(number) for number in judged[2:])
+    return [name, our_type, their_type, shape, *numbers, judged.status, judged.message]
 
 
 def spoiled(value: Any, amount: str) -> Any:

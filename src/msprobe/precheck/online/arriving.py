@@ -35,10 +35,10 @@ class Arriving:
         return self._queue.qsize()
 
     def __iter__(self) -> Iterator[ReceivedStep]:
-        while (found := self._queue.get()) is not None:
-            if isinstance(found, Exception):
-                raise found
-            yield found
+        while (arrived := self._queue.get()) is not None:
+            if isinstance(arrived, Exception):
+                raise arrived
+            yield arrived
 
     def _take(self) -> None:
         try:

@@ -40,8 +40,8 @@ class Connection:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, one: socket.socket, who: str, idle: float) -> None:
-        self.socket = one
+    def __init__(self, accepted: socket.socket, who: str, idle: float) -> None:
+        self.socket = accepted
         self.who = who
         #: A name for a sender that has none of its own; no sender can choose it.
         self.name = f"#{next(self._numbers)}"
@@ -120,8 +120,8 @@ class Connections:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        for one in self._all():
-            one.send_away(said("check-has-ended"))
+        for connection in self._all():
+            connection.send_away(said("check-has-ended"))
 
     def complain(self, text: str) -> None:
         """A line in the log about a connection; of many that end badly the last ones get none."""
@@ -154,51 +154,53 @@ class Connections:
                 self._make_room(0, 0.0)
                 time.sleep(0.05)
                 continue
-            one = Connection(accepted, f"{address[0]}:{address[1]}", self._idle)
+            connection = Connection(accepted, f"{address[0]}:{address[1]}", self._idle)
             self._make_room(MOST_STRANGERS - 1, _YOUNG)
             with self._lock:
-                self._open.add(one)
+                self._open.add(connection)
             try:
-                threading.Thread(target=self._run, args=(one,), daemon=True, name="msprobe-receive").start()
+                threading.Thread(target=self._run, args=(connection,), daemon=True, name="msprobe-receive").start()
             except RuntimeError as error:  # no more threads
-                one.send_away(str(error))
-                self._forget(one)
+                connection.send_away(str(error))
+                self._forget(connection)
 
     def _make_room(self, most: int, age: float) -> None:
         """Send one away if there are more than ``most`` strangers; without strangers, and for 0, any other one."""
-        found = self._all()
-        strangers = [one for one in found if not one.sender]
+        connections = self._all()
+        strangers = [connection for connection in connections if not connection.sender]
         if len(strangers) <= most and most:
             return
-        oldest = min(strangers or found, key=lambda one: one.spoke, default=None)
+        oldest = min(strangers or connections, key=lambda connection: connection.spoke, default=None)
         if oldest is not None and time.monotonic() - oldest.began >= age:
             oldest.send_away(said("silent-for-others"))
 
     def _send_late_away(self) -> None:
         now = time.monotonic()
-        for one in self._all():
-            if now > one.deadline:
-                one.send_away(said("silent-too-long"))
+        for connection in self._all():
+            if now > connection.deadline:
+                connection.send_away(said("silent-too-long"))
 
-    def _run(self, one: Connection) -> None:
+    def _run(self, connection: Connection) -> None:
         try:
             if self._tls is not None:
-                one.socket = self._tls.wrap_socket(one.socket, server_side=True, do_handshake_on_connect=False)
-                one.socket.do_handshake()
-            words.keep_alive(one.socket)
+                connection.socket = self._tls.wrap_socket(
+                    connection.socket, server_side=True, do_handshake_on_connect=False
+                )
+                connection.socket.do_handshake()
+            words.keep_alive(connection.socket)
         except (ssl.SSLError, OSError, ValueError) as error:
-            self.complain(said("sent-away-for-tls", one.who, one.sent_away or error))
-            self._forget(one)
+            self.complain(said("sent-away-for-tls", connection.who, connection.sent_away or error))
+            self._forget(connection)
             return
         try:
-            self._serve(one)
+            self._serve(connection)
         finally:
-            self._forget(one)
+            self._forget(connection)
 
-    def _forget(self, one: Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         with self._lock:
-            self._open.discard(one)
-        one.socket.close()
+            self._open.discard(connection)
+        connection.socket.close()
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -127,30 +127,30 @@ FORMS: Mapping[str, Mapping[str, _Field]] = {
 def header_of(text: bytes) -> dict[str, Any]:
     """The header of a frame. Raises ValueError, with a sentence, for what is none of any kind."""
     try:
-        found = _DECODER.decode(str(text, "utf-8"))
+        fields = _DECODER.decode(str(text, "utf-8"))
     except RecursionError:
         raise ValueError(said("header-too-deep", MOST_DEPTH)) from None
     except ValueError as error:
         raise ValueError(said("header-is-no-json", error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise ValueError(said("header-is-no-object"))
-    _check_depth(text, found, said("header-of-frame"))
-    form = FORMS.get(found["what"]) if isinstance(found.get("what"), str) else None
+    _check_depth(text, fields, said("header-of-frame"))
+    form = FORMS.get(fields["what"]) if isinstance(fields.get("what"), str) else None
     if form is None:
-        raise ValueError(said("frame-kind-unknown", _shown(found.get("what"))))
-    _check_fields(found, form)
-    return found
+        raise ValueError(said("frame-kind-unknown", _shown(fields.get("what"))))
+    _check_fields(fields, form)
+    return fields
 
 
-def _check_fields(found: Mapping[str, Any], form: Mapping[str, _Field]) -> None:
-    what = found["what"]
+def _check_fields(fields: Mapping[str, Any], form: Mapping[str, _Field]) -> None:
+    what = fields["what"]
     for name, field in (*_FIXED.items(), *form.items()):
-        if name not in found:
+        if name not in fields:
             if field.is_required:
                 raise ValueError(said("frame-lacks-field", what, name))
-        elif not field.check(found[name]):
-            raise ValueError(said("frame-field-wrong", name, what, _shown(found[name]), field.allowed))
-    unknown = [name for name in found if name != "what" and name not in _FIXED and name not in form]
+        elif not field.check(fields[name]):
+            raise ValueError(said("frame-field-wrong", name, what, _shown(fields[name]), field.allowed))
+    unknown = [name for name in fields if name != "what" and name not in _FIXED and name not in form]
     if unknown:
         raise ValueError(said("frame-field-unknown", what, _shown(unknown[0])))
 
@@ -172,29 +172,29 @@ def check_length(content: Mapping[str, Any], length: int) -> None:
 def check_record(text: bytes) -> None:
     """Raises ValueError where the data of a record is no JSON object or list, in UTF-8 and of bounded depth."""
     try:
-        found = json.loads(str(text, "utf-8", "surrogatepass"))
+        record = json.loads(str(text, "utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError(said("sent-record-too-deep", MOST_DEPTH)) from None
     except ValueError as error:
         raise ValueError(said("sent-record-is-no-json", error)) from None
-    if not isinstance(found, (dict, list)):
+    if not isinstance(record, (dict, list)):
         raise ValueError(said("sent-record-is-no-object"))
-    _check_depth(text, found, "a record")
+    _check_depth(text, record, "a record")
 
 
-def _check_depth(text: bytes, found: Any, what: str) -> None:
+def _check_depth(text: bytes, content: Any, what: str) -> None:
     if text.count(b"[") + text.count(b"{") <= MOST_DEPTH:
         return
-    level: list[Any] = [found]
+    level: list[Any] = [content]
     for _ in range(MOST_DEPTH + 1):
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for element in level for inner in _inside(element)]
         if not level:
             return
     raise ValueError(said("sent-nested-too-deep", what, MOST_DEPTH))
 
 
-def _inside(one: Any) -> Iterable[Any]:
-    inner = one.values() if isinstance(one, dict) else one
+def _inside(container: Any) -> Iterable[Any]:
+    inner = container.values() if isinstance(container, dict) else container
     return (each for each in inner if isinstance(each, (dict, list)))
 
 

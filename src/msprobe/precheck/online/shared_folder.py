@@ -120,11 +120,11 @@ class FolderReceiver:
         crowd = self._crowd
         while True:
             names = self._names()
-            found = sorted(
+            files = sorted(
                 (name for name in names if _FILE.fullmatch(name) and name not in self._unremovable), key=_order
             )
             crowd.see(names)
-            for name in found:
+            for name in files:
                 frame = self._take(name)
                 if frame is not None:
                     crowd.hear(*_order(name))
@@ -132,14 +132,14 @@ class FolderReceiver:
                     last = time.monotonic()
             if time.monotonic() - looked > _LOOK:
                 looked = time.monotonic()
-                crowd.look(bool(found))
-            if not found and crowd.gone >= self._senders and not crowd.is_busy:
+                crowd.look(bool(files))
+            if not files and crowd.gone >= self._senders and not crowd.is_busy:
                 crowd.sweep()
                 return
             if time.monotonic() - last > self._idle:
                 log.warning(said("online-nothing-comes", self._idle))
                 return
-            if not found:
+            if not files:
                 time.sleep(0.05)
 
     def refuse(self, sender: str, why: str, is_of_disk: bool) -> None:
@@ -263,11 +263,11 @@ class _Crowd:
 
     def sweep(self, marks: Collection[str] | None = None) -> None:
         """Remove marks, by default of all that have ended or died."""
-        for one in list(self._ended | self._dead if marks is None else marks):
-            self._lives.pop(one, None)
+        for mark in list(self._ended | self._dead if marks is None else marks):
+            self._lives.pop(mark, None)
             for word in ("start", "end"):
                 with contextlib.suppress(OSError):
-                    (self._folder / f"{word}_{one}").unlink(missing_ok=True)
+                    (self._folder / f"{word}_{mark}").unlink(missing_ok=True)
 
 
 def _reason(error: BaseException) -> str:
@@ -286,7 +286,7 @@ def _order(name: str) -> tuple[int, int]:
 
 def _exactly(file: BinaryIO, length: int) -> bytes:
     remaining = os.fstat(file.fileno()).st_size - file.tell()
-    found = file.read(length) if length <= remaining else b""
-    if len(found) < length:
-        raise EOFError(said("bytes-missing", len(found) or remaining, length))
-    return found
+    data = file.read(length) if length <= remaining else b""
+    if len(data) < length:
+        raise EOFError(said("bytes-missing", len(data) or remaining, length))
+    return data

@@ -115,21 +115,21 @@ class Spool:
 
     def _ended(self, key: _Key, is_whole: bool) -> Iterator[ReceivedStep]:
         """No more comes of a step, if it is open."""
-        one = self._open.pop(key, None)
-        if one is None:
+        step_open = self._open.pop(key, None)
+        if step_open is None:
             return
         sender, rank, step = key
         which = said("online-step-of", step, rank)
-        if not is_whole and not one.count and not one.problem:
+        if not is_whole and not step_open.count and not step_open.problem:
             log.warning(said("online-step-did-not-end", which))
-            one.give_up()
+            step_open.give_up()
             return
-        if not is_whole and one.count:
-            log.warning(said("online-step-ended-early", which, one.count))
+        if not is_whole and step_open.count:
+            log.warning(said("online-step-ended-early", which, step_open.count))
         try:
-            folder, problem = one.finish(), one.problem
+            folder, problem = step_open.finish(), step_open.problem
         except OSError as error:
-            folder, problem = one.folder, str(error)
+            folder, problem = step_open.folder, str(error)
         if problem:
             self._refuse(sender, said("step-is-not-checked", step, rank, problem), True)
         yield ReceivedStep(step, rank, folder, is_whole, problem)

@@ -89,18 +89,18 @@ class TcpSender:
         until = time.monotonic() + self._patience
         while True:
             try:
-                found = socket.create_connection(self._address, timeout=self._patience)
+                connection = socket.create_connection(self._address, timeout=self._patience)
             except OSError as error:
                 if time.monotonic() > until:
                     raise NotAvailableError(said("peer-does-not-listen", self._where(), error)) from error
                 time.sleep(0.2)
                 continue
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            words.keep_alive(found)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            words.keep_alive(connection)
             if self._tls is None:
-                return found
+                return connection
             try:
-                return self._tls.wrap_socket(found)
+                return self._tls.wrap_socket(connection)
             except (ssl.SSLError, OSError) as error:
-                found.close()
+                connection.close()
                 raise NotAvailableError(said("peer-tls", self._where(), error)) from error

@@ -106,9 +106,9 @@ class TcpReceiver:
             self._changed.wait_for(lambda: self._waiting, min(self._idle, _LOOK))
             if not self._waiting:
                 return None
-            found = self._waiting.popleft()
+            delivery = self._waiting.popleft()
             self._changed.notify_all()
-            return found
+            return delivery
 
     def _end(self) -> None:
         """Take nothing more, and say so to those whose frames wait."""
@@ -116,24 +116,24 @@ class TcpReceiver:
             self._is_over = True
             for source in self._sources.values():
                 source.problem = source.problem or said("check-has-ended")
-            for one in self._waiting:
-                one.end()
+            for sender in self._waiting:
+                sender.end()
             self._waiting.clear()
             self._changed.notify_all()
 
     def _has_ended(self) -> bool:
         with self._changed:
             known = list(self._sources.values())
-            lost = [one for one in known if one.is_lost(self._patience)]
-            living = {rank for one in known if one not in lost for rank in one.known}
-            dead = {rank for one in lost for rank in one.known} - living - self._ended
+            lost = [source for source in known if source.is_lost(self._patience)]
+            living = {rank for source in known if source not in lost for rank in source.known}
+            dead = {rank for source in lost for rank in source.known} - living - self._ended
             news, self._dead = dead - self._dead, dead
-            for one in lost:
-                if one.open:
-                    self._let_go(one)
-                if not one.known:
-                    del self._sources[one.name]
-            is_training = any(one.is_training(self._grace) for one in known)
+            for source in lost:
+                if source.open:
+                    self._let_go(source)
+                if not source.known:
+                    del self._sources[source.name]
+            is_training = any(source.is_training(self._grace) for source in known)
             is_over = len(self._ended | dead) >= self._senders and not is_training and not self._waiting
             self._is_over |= is_over
         for rank in sorted(news):
@@ -152,8 +152,8 @@ class TcpReceiver:
                 pass
         except Exception as error:
             # Also what nobody has thought of: it is one connection's end, and nobody else's.
-            found = self._sources.get(connection.sender)
-            ranks = sorted(found.known) if found else []
+            source = self._sources.get(connection.sender)
+            ranks = sorted(source.known) if source else []
             whose = said("connection-of-ranks", ", ".join(map(str, ranks[:20]))) if ranks else ""
             why = connection.sent_away or text_of(error) or type(error).__name__
             self._connections.complain(said("connection-ended", whose, connection.who, why))

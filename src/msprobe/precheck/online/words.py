@@ -52,10 +52,10 @@ def keep_alive(connection: socket.socket) -> None:
 
 def read_exactly(connection: socket.socket, length: int) -> bytearray:
     """The next ``length`` bytes; memory is taken as they come, so that a length alone takes none."""
-    found = bytearray()
-    while len(found) < length:
-        piece = connection.recv(min(length - len(found), 1 << 20))
+    received = bytearray()
+    while len(received) < length:
+        piece = connection.recv(min(length - len(received), 1 << 20))
         if not piece:
-            raise EOFError(said("bytes-received", len(found), length))
-        found += piece
-    return found
+            raise EOFError(said("bytes-received", len(received), length))
+        received += piece
+    return received

@@ -183,11 +183,11 @@ def run(
         if isinstance(output, torch.Tensor) and output.requires_grad and isinstance(gradient, torch.Tensor)
     ]
     sent = [change(gradient).to(output.device, output.dtype) for output, gradient in pairs]
-    found = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
+    gradients = torch.autograd.grad([output for output, _ in pairs], wanted, sent, allow_unused=True)
     titles = [
         said("gradient-of-argument-title", number, name) if name else str(number) for number, name in enumerate(names)
     ]
-    return [(title, home(value)) for title, value in zip(titles, found, strict=True)]
+    return [(title, home(value)) for title, value in zip(titles, gradients, strict=True)]
 
 
 def run_on(call: Call, change: Callable[[torch.Tensor], torch.Tensor], sides: Sides, side: Side) -> list[Any]:
@@ -281,19 +281,19 @@ def judge(
     if device.is_complex():
         device, bench = torch.view_as_real(device), torch.view_as_real(bench)
     if not device.is_floating_point():
-        found = judge_exact(bench, device, None if moved is None else moved > 0)
-        return found.status, found.scaled or 0.0, found.message
+        judged = judge_exact(bench, device, None if moved is None else moved > 0)
+        return judged.status, judged.scaled or 0.0, judged.message
     dtype = str(device.dtype).removeprefix("torch.")
     rounded, d, b = bench.to(device.dtype).double(), device.double(), bench.double()
     units = units_taken_over(device.dtype, is_gradient)
-    found = judge_floats(b, rounded, d, dtype, moved, is_elementwise, taken, units)
-    scaled = found.scaled or 0.0
-    if found.status != "error" and (taken is None or units):
+    judged = judge_floats(b, rounded, d, dtype, moved, is_elementwise, taken, units)
+    scaled = judged.scaled or 0.0
+    if judged.status != "error" and (taken is None or units):
         epsilon = float(torch.finfo(device.dtype).eps)
         signed = judge_direction(b, rounded, d, dtype, epsilon, moved, is_elementwise)
-        if signed.status == "error" or (signed.status == "Warning" and found.status == "pass"):
+        if signed.status == "error" or (signed.status == "Warning" and judged.status == "pass"):
             return signed.status, scaled, signed.message
-    return found.status, scaled, found.message
+    return judged.status, scaled, judged.message
 
 
 def metrics(device: torch.Tensor, bench: torch.Tensor, standard: str) -> list[tuple[str, Any]]:
@@ -370,19 +370,21 @@ def check(call: Call, sides: Sides, show: bool = True) -> str:
     seen = [value for _, value in device] + leaves_of(call.gradients)
     types = [value.dtype for value in seen if isinstance(value, torch.Tensor) and value.is_floating_point()]
     # A call under autocast rounds to the type of its results, also where its gradients have that of the arguments.
-    types += [one for one in sides.device.gave if one.is_floating_point]
-    eps = max((float(torch.finfo(one).eps) for one in types), default=2.0**-23)
+    types += [dtype for dtype in sides.device.gave if dtype.is_floating_point]
+    eps = max((float(torch.finfo(dtype).eps) for dtype in types), default=2.0**-23)
     around = disturbed(call, eps, bench, sides.reference)
-    tensors = [one for one in leaves_of([call.args, call.kwargs, call.gradients]) if isinstance(one, torch.Tensor)]
-    given = [chosen(one.detach()) for one in tensors]
+    tensors = [
+        tensor for tensor in leaves_of([call.args, call.kwargs, call.gradients]) if isinstance(tensor, torch.Tensor)
+    ]
+    given = [chosen(tensor.detach()) for tensor in tensors]
     ordinary = zip(bench, errors_of_cpu(call, chosen, sides, device), strict=False)
-    add_ordinary_errors(around.moved, [(name, one, other) for (name, one), (_, other) in ordinary], given, eps)
+    add_ordinary_errors(around.moved, [(name, first, other) for (name, first), (_, other) in ordinary], given, eps)
     backward = call.content["propagation"] == "backward"
     verdicts = []
     for number, ((name, ours), (_, theirs)) in enumerate(zip(device, bench, strict=True)):
         moved = around.moved.get(name)
         like_arguments = isinstance(ours, torch.Tensor) and {ours.dtype} == {
-            one.dtype for one in given if one.is_floating_point()
+            tensor.dtype for tensor in given if tensor.is_floating_point()
         }
         taken = around.taken.get(name) if like_arguments else None
         status, scaled, why = judge(ours, theirs, moved, name in around.elementwise, taken, backward)

@@ -53,7 +53,7 @@ def cut(info: dict[str, Any], group: Group, part: slice) -> dict[str, Any]:
     """A tensor with a part of each dimension of the group."""
     last = len(info["shape"]) - 1
     kept = [part if is_in(group, n, last - axis) else slice(None) for axis, n in enumerate(info["shape"])]
-    shape = [len(range(n)[one]) for n, one in zip(info["shape"], kept, strict=True)]
+    shape = [len(range(n)[kept_part]) for n, kept_part in zip(info["shape"], kept, strict=True)]
     if shape == info["shape"]:
         return info
     values = {"values": info["values"][tuple(kept)].contiguous()} if "values" in info else {}
@@ -91,9 +91,9 @@ def minimize(content: dict[str, Any], sides: Sides, folder: Path) -> dict[str, A
     while shrunk:
         shrunk = False
         for group in groups(content):
-            found = shorter(group)
-            if found is not None:
-                content, shrunk = found, True
+            shortened = shorter(group)
+            if shortened is not None:
+                content, shrunk = shortened, True
                 break
         for name in list(content["kwargs"]):
             candidate = {**content, "kwargs": {word: node for word, node in content["kwargs"].items() if word != name}}
@@ -238,12 +238,12 @@ def reference_of(content: dict[str, Any], folder: Path) -> list[Any] | None:
         return None
 
 
-def same(one: list[Any], other: list[Any] | None) -> bool:
+def same(first: list[Any], other: list[Any] | None) -> bool:
     """True if two references agree but for the order of sums."""
     return other is not None and all(
         not (isinstance(left, torch.Tensor) and left.is_floating_point())
         or torch.allclose(left, right, rtol=1e-9, atol=1e-12, equal_nan=True)
-        for left, right in zip(one, other, strict=True)
+        for left, right in zip(first, other, strict=True)
     )
 
 

@@ -46,8 +46,8 @@ def _sentences(text: str, spoken: Language) -> str:
     """The sentences whose names are in a script: to say them it needs no catalogue."""
     words = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
     names = sorted({word for word in words if isinstance(word, str) and word in ENTRIES})
-    found = {name: [ENTRIES[name].names, ENTRIES[name].text(spoken)] for name in names}
-    return f"\nSENTENCES.update({json.dumps(found, ensure_ascii=False, indent=4)})\n"
+    texts = {name: [ENTRIES[name].names, ENTRIES[name].text(spoken)] for name in names}
+    return f"\nSENTENCES.update({json.dumps(texts, ensure_ascii=False, indent=4)})\n"
 
 
 def _source(name: str) -> str:
@@ -57,7 +57,7 @@ def _source(name: str) -> str:
 
 def _without_own_imports(text: str) -> list[str]:
     """The lines of a file but for those that import parts of this package: all of them are in the file."""
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)]
-    own = [node for node in found if (node.module or "").partition(".")[0] == "msprobe"]
+    imports = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)]
+    own = [node for node in imports if (node.module or "").partition(".")[0] == "msprobe"]
     dropped = {number for node in own for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     return [line for number, line in enumerate(text.splitlines(keepends=True), 1) if number not in dropped]

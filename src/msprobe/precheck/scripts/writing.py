@@ -26,10 +26,10 @@ from msprobe.messages import said
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder, write_atomically
 from msprobe.precheck.arguments import (
     Argument,
+    ArgumentTensor,
     Items,
     Mapping,
     Plain,
-    TensorInfo,
     UnreadableArgumentError,
     tensors_of,
 )
@@ -196,11 +196,15 @@ def _autocast_of(call: ApiCall) -> str | None:
     """The half type in which the call was autocast, by the rule of the check; None if it was not."""
     if "type" in call.api.name:
         return None
-    given = [info for n, one in enumerate((*call.args, *call.kwargs.values())) for _, info in tensors_of(one, str(n))]
+    given = [
+        info
+        for n, argument in enumerate((*call.args, *call.kwargs.values()))
+        for _, info in tensors_of(argument, str(n))
+    ]
     floats = list(dict.fromkeys(info.dtype for info in given if info.dtype in (*_HALVES, "float32")))
     if len(floats) > 1:
         return next(dtype for dtype in floats if dtype != "float32")
-    results = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+    results = [info.dtype for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
     if not floats or not results or results[0] == floats[0]:
         return None
     if results[0] in _HALVES:
@@ -211,8 +215,8 @@ def _autocast_of(call: ApiCall) -> str | None:
 def _near(name: str, keys: list[str]) -> str:
     from msprobe.foreign.nearest import near_words
 
-    found = near_words(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
-    return said("near-calls", ", ".join(found)) if found else said("so-many-others", len(keys))
+    near = near_words(name, keys, 3) or [key for key in keys if name.lower() in key.lower()][:3]
+    return said("near-calls", ", ".join(near)) if near else said("so-many-others", len(keys))
 
 
 class _Maker:
@@ -239,7 +243,7 @@ class _Maker:
         return nodes
 
     def node(self, argument: Argument, path: str) -> Any:
-        if isinstance(argument, TensorInfo):
+        if isinstance(argument, ArgumentTensor):
             return {"tensor": self._tensor(argument, path)}
         if isinstance(argument, Items):
             return {"items": [self.node(item, f"{path}.{place}") for place, item in enumerate(argument.items)]}
@@ -254,12 +258,12 @@ class _Maker:
             )
         return {"kind": argument.kind, "value": argument.value}
 
-    def _tensor(self, info: TensorInfo, path: str) -> dict[str, Any]:
+    def _tensor(self, info: ArgumentTensor, path: str) -> dict[str, Any]:
         if not is_known_dtype(info.dtype):
             raise InvalidInputError(said("argument-type-unknown", self._call.key, path, info.dtype[:80]))
         domain = domain_of(self._call, path, info)
         is_narrow = domain.name == "labels" and info.dtype in NARROW_LABELS and self._requests.framework != "mindspore"
-        found: dict[str, Any] = {
+        tensor: dict[str, Any] = {
             "dtype": "int64" if is_narrow else info.dtype,
             "shape": list(info.shape),
             "stride": list(info.stride) if info.stride else None,
@@ -267,22 +271,22 @@ class _Maker:
             **_range(info, domain),
         }
         if self._request.values == "random":
-            return found
+            return tensor
         array = self._array(info, path, domain)
         if array.dtype == np.float64 and info.dtype in ("float32", "float16", "bfloat16"):
             array = array.astype(np.float32)
-        found["stored"] = array.dtype.name
+        tensor["stored"] = array.dtype.name
         data = np.ascontiguousarray(array).tobytes()
         self._bytes += len(data)
         if self._request.in_files or self._bytes > _MOST_EMBEDDED_BYTES:
             name = self._names.of(f"{self._call.key}.{path}.bin")
             write_atomically(make_folder(self._request.output) / name, data)
-            found["file"] = name
+            tensor["file"] = name
         else:
-            found["data"] = base64.b64encode(data).decode()
-        return found
+            tensor["data"] = base64.b64encode(data).decode()
+        return tensor
 
-    def _array(self, info: TensorInfo, path: str, domain: Domain) -> Array:
+    def _array(self, info: ArgumentTensor, path: str, domain: Domain) -> Array:
         if info.file is not None and self._requests.has_values:
             self._read += 1
             return read_values(self._requests.part.tensor_path(info.file)).array
@@ -302,11 +306,11 @@ def _is_tuple(node: Any) -> bool:
     return isinstance(node, dict) and "items" in node and not all(type(item) is int for item in node["items"])
 
 
-def _range(info: TensorInfo, domain: Domain) -> dict[str, Any]:
+def _range(info: ArgumentTensor, domain: Domain) -> dict[str, Any]:
     """Between what a script draws values, and what it makes of them."""
     if domain.low is not None:
-        found = {"low": domain.low, "high": domain.high}
-        return found if domain.ignored is None else {**found, "ignored": domain.ignored}
+        bounds = {"low": domain.low, "high": domain.high}
+        return bounds if domain.ignored is None else {**bounds, "ignored": domain.ignored}
     low = _plain(info.finite_low if info.finite_low is not None else info.low)
     high = _plain(info.finite_high if info.finite_high is not None else info.high)
     return {"low": low, "high": high, **({} if domain.axis is None else {"classes_axis": domain.axis})}
@@ -326,12 +330,12 @@ class OpConfig(Declared):
     api: Annotated[
         str,
         demand(
-            (lambda one: is_str(one) and _NAME.fullmatch(one), _A_CALL),
+            (lambda text: is_str(text) and _NAME.fullmatch(text), _A_CALL),
         ),
     ] = Field(alias="api_name", description="give the name of a call, as Functional.softmax.0")
     extract: Annotated[
         Path,
-        demand((lambda one: is_str(one) and one.endswith(".json"), _A_FILE)),
+        demand((lambda text: is_str(text) and text.endswith(".json"), _A_FILE)),
     ] = Field(alias="extract_api_path", description="give the path of a .json file")
     propagation: Annotated[str, one_of(*PROPAGATIONS)] = "forward"
     data_mode: Annotated[str, one_of("random_data", "real_data")] = "random_data"
@@ -354,8 +358,8 @@ def load_op_config(path: StrPath) -> OpConfig:
     read = read_declared(_OP_CONFIG, source, "the file", unknown="ignored")
     if read.mistakes:
         raise_in_one_line(read.mistakes, InvalidInputError)
-    found: OpConfig = read.value
-    return found
+    config: OpConfig = read.value
+    return config
 
 
 def generate(config: OpConfig, output: StrPath) -> Path:
@@ -383,12 +387,12 @@ def _demand_values(requests: Requests, config: OpConfig) -> None:
 def _extract(requests: Requests, config: OpConfig) -> None:
     """Write the records of the call into a file of their own; values stay in the folder of the dump."""
     names = [f"{config.api}.{direction}" for direction in PROPAGATIONS]
-    found = {name: requests.part.record(name) for name in names if name in requests.part}
-    if not found:
+    records = {name: requests.part.record(name) for name in names if name in requests.part}
+    if not records:
         raise InvalidInputError(
             said("api-not-in-dump", requests.part.path, config.api, _near(config.api, requests.keys))
         )
     values = requests.part.header.get("dump_data_dir")
-    content = {"framework": requests.framework, "dump_data_dir": values, "data": found}
+    content = {"framework": requests.framework, "dump_data_dir": values, "data": records}
     make_folder(config.extract.parent)
     write_atomically(config.extract, json.dumps(content, indent=1).encode())

@@ -54,10 +54,10 @@ def reference_function(text: str) -> Callable[..., Any]:
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not Path(file).is_file():
         raise ValueError(said("reference-form", text))
-    found = getattr(loaded(file), name, None)
-    if not callable(found):
+    function = getattr(loaded(file), name, None)
+    if not callable(function):
         raise ValueError(said("reference-not-in-file", file, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., Any]:
@@ -71,34 +71,34 @@ def function_of(content: dict[str, Any], module: Any = None) -> Callable[..., An
         return npu_function(name)
     spaces: dict[str, Any] = {"Functional": torch.nn.functional, "Tensor": torch.Tensor, "Torch": torch}
     spaces["VF"] = getattr(torch, "_VF", None)
-    found = spaces[kind]
+    function = spaces[kind]
     *parents, last = name.split(".")
     for part in parents:
-        found = getattr(found, part, None)
+        function = getattr(function, part, None)
     # Functions of these modules are recorded without their names; one is called like its module.
-    places = [found, torch.linalg, torch.fft, torch.special] if found is torch else [found]
+    places = [function, torch.linalg, torch.fft, torch.special] if function is torch else [function]
     all_found = [getattr(place, last) for place in places if hasattr(place, last)]
-    found = next((one for one in all_found if not isinstance(one, ModuleType)), None)
-    if found is None:
+    function = next((space_found for space_found in all_found if not isinstance(space_found, ModuleType)), None)
+    if function is None:
         raise LookupError(said("function-not-in-torch", torch.__version__, kind, name))
-    return found if callable(found) else lambda tensor: found.__get__(tensor)
+    return function if callable(function) else lambda tensor: function.__get__(tensor)
 
 
 def npu_function(name: str) -> Callable[..., Any]:
     """A function of torch_npu. Raises LookupError."""
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module("torch_npu"), name)
+        function: Callable[..., Any] = getattr(importlib.import_module("torch_npu"), name)
     except (ImportError, AttributeError) as problem:
         raise LookupError(said("torch-npu-lacks-function", name, problem)) from None
-    return found
+    return function
 
 
 def operator_of(name: str) -> Callable[..., Any]:
     """The operator of ``torch.ops`` that is recorded as ``namespace_operator``."""
     for place in (place for place, letter in enumerate(name) if letter == "_" and place):
-        found: Any = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
-        if type(found).__name__ == "OpOverloadPacket" and computes(found):
-            operator: Callable[..., Any] = found
+        packet: Any = getattr(getattr(torch.ops, name[:place]), name[place + 1 :], None)
+        if type(packet).__name__ == "OpOverloadPacket" and computes(packet):
+            operator: Callable[..., Any] = packet
             return operator
     raise LookupError(said("operator-not-registered", name))
 
@@ -109,10 +109,10 @@ def computes(packet: Any) -> bool:
     """
     schemas = [getattr(packet, name)._schema for name in packet.overloads()]
     named = {argument.name for schema in schemas for argument in schema.arguments if "str" in str(argument.type)}
-    types = [str(one.type) for schema in schemas for one in (*schema.arguments, *schema.returns)]
+    types = [str(argument.type) for schema in schemas for argument in (*schema.arguments, *schema.returns)]
     # A dictionary of tensors is what a context of the process holds.
-    of_tensors = any("Tensor" in text and "Dict" not in text for text in types)
-    return of_tensors and not any(word in name for name in named for word in ("file", "path", "url", "command"))
+    takes_tensors = any("Tensor" in text and "Dict" not in text for text in types)
+    return takes_tensors and not any(word in name for name in named for word in ("file", "path", "url", "command"))
 
 
 def class_of(name: str, module: Any) -> Any:
@@ -121,11 +121,13 @@ def class_of(name: str, module: Any) -> Any:
     own = getattr(module, name, None)
     if isinstance(own, type) and issubclass(own, base):
         return own
-    found, todo = [], list(base.__subclasses__())
+    classes, todo = [], list(base.__subclasses__())
     while todo:
-        one = todo.pop()
-        todo += one.__subclasses__()
-        found += [one] if one.__name__ == name and not one.__module__.startswith("torch.") else []
-    if len(found) == 1:
-        return found[0]
-    raise LookupError(said("function-class-loaded-often", len(found)) if found else said("function-class-not-loaded"))
+        subclass = todo.pop()
+        todo += subclass.__subclasses__()
+        classes += [subclass] if subclass.__name__ == name and not subclass.__module__.startswith("torch.") else []
+    if len(classes) == 1:
+        return classes[0]
+    raise LookupError(
+        said("function-class-loaded-often", len(classes)) if classes else said("function-class-not-loaded")
+    )

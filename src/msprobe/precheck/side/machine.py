@@ -127,7 +127,7 @@ def device_of(plan: Executor) -> torch.device:
     with contextlib.suppress(ImportError):
         importlib.import_module("torch_npu")
     if kind == "auto":
-        kind = next((one for one in _BEST if is_there(one)), "") or accelerator()
+        kind = next((kind for kind in _BEST if is_there(kind)), "") or accelerator()
     whole = said("of-executor", plan.text) if plan.text != plan.device else ""
     if not is_there(kind):
         raise NotHereError(said("device-not-here", plan.device, whole))
@@ -143,8 +143,8 @@ def device_of(plan: Executor) -> torch.device:
 def accelerator() -> str:
     """The kind of device that torch has beside the CPU, under any name; the CPU without one, or before torch 2.6."""
     known = getattr(torch, "accelerator", None)
-    found = known.current_accelerator() if known is not None and known.is_available() else None
-    return found.type if found is not None and is_there(found.type) else "cpu"
+    current = known.current_accelerator() if known is not None and known.is_available() else None
+    return current.type if current is not None and is_there(current.type) else "cpu"
 
 
 def is_there(kind: str) -> bool:
@@ -159,12 +159,12 @@ def plugin_of(plan: Executor) -> Callable[..., Any] | None:
         return None
     module, name = plan.plugin
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        plugin: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as problem:
         raise ValueError(said("plugin-not-imported", plan.text, problem)) from None
-    if not callable(found):
+    if not callable(plugin):
         raise ValueError(said("plugin-is-no-function", plan.text))
-    return found
+    return plugin
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -76,15 +76,15 @@ class TakenOver:
         sizes = new.detach()[moved].abs()
         if not sizes.numel():
             return
-        inputs = [one.detach().flatten() for one in given if one.is_floating_point() and not one.is_sparse]
+        inputs = [tensor.detach().flatten() for tensor in given if tensor.is_floating_point() and not tensor.is_sparse]
         # Almost all calls compute, which one element shows.
         value = sizes[0]
-        found = sum(one.numel() for one in inputs) + new.numel() <= _MOST_SEARCHED
-        found = found and any(bool(((one == value) | (one == -value)).any()) for one in inputs)
-        if found:
-            taken = torch.isin(new.detach().abs(), torch.cat([one.to(sizes.dtype) for one in inputs]).abs())
-            found = not bool((moved & ~taken).any())
-        if not found:
+        is_taken = sum(tensor.numel() for tensor in inputs) + new.numel() <= _MOST_SEARCHED
+        is_taken = is_taken and any(bool(((tensor == value) | (tensor == -value)).any()) for tensor in inputs)
+        if is_taken:
+            taken = torch.isin(new.detach().abs(), torch.cat([tensor.to(sizes.dtype) for tensor in inputs]).abs())
+            is_taken = not bool((moved & ~taken).any())
+        if not is_taken:
             self._computed.add(name)
             return
         self._places[name] = self._places[name] & taken if name in self._places else taken
@@ -136,7 +136,7 @@ def add_ordinary_errors(
     the square root of ``eps`` at the size of results and inputs, half of the digits: a CPU kernel that is wrong does
     not excuse another.
     """
-    sizes = [size_of(value) for value in (*given, *(one for _, one, _ in pairs))]
+    sizes = [size_of(value) for value in (*given, *(ordinary for _, ordinary, _ in pairs))]
     limit = math.sqrt(eps) * max(sizes, default=0.0)
     for name, ours, theirs in pairs:
         if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor) or ours.numel() == 0:

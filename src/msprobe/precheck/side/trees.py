@@ -37,5 +37,5 @@ def leaves_of(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [leaf for item in value.values() for leaf in leaves_of(item)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [leaf for one in fields(value) for leaf in leaves_of(getattr(value, one.name))]
+        return [leaf for field in fields(value) for leaf in leaves_of(getattr(value, field.name))]
     return [value]

@@ -41,5 +41,5 @@ def constant_of(kind: str, text: object) -> Any:
 
 def dtype_of(text: object) -> torch.dtype:
     """The type of elements that a text names, with or without ``torch.``. Raises LookupError."""
-    found: torch.dtype = constant_of("torch.dtype", text)
-    return found
+    dtype: torch.dtype = constant_of("torch.dtype", text)
+    return dtype

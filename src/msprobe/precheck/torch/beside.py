@@ -41,14 +41,14 @@ class RandomNumbers:
             if device is not None and device.is_initialized():
                 self._generators += device.default_generators
         self._states = [generator.get_state() for generator in self._generators]
-        self._of_python, self._of_numpy = random.getstate(), np.random.get_state()
+        self._python_state, self._numpy_state = random.getstate(), np.random.get_state()
 
     def restore(self) -> None:
         """The numbers of that time from now on."""
         for generator, state in zip(self._generators, self._states, strict=True):
             generator.set_state(state)
-        random.setstate(self._of_python)
-        np.random.set_state(self._of_numpy)
+        random.setstate(self._python_state)
+        np.random.set_state(self._numpy_state)
 
 
 class RandomNumbersAndAutocast:
@@ -193,7 +193,7 @@ def _held(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[
         inner = list(value.values())
     elif isinstance(value, (list, tuple, set, frozenset)):
         inner = list(value)
-    slots = [getattr(value, name, None) for one in type(value).__mro__ for name in getattr(one, "__slots__", ())]
+    slots = [getattr(value, name, None) for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     for item in (*inner, *getattr(value, "__dict__", {}).values(), *slots):
         yield from _held(item, depth + 1, seen)
 

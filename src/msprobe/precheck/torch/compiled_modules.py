@@ -188,15 +188,15 @@ class PrecisionChecker:
         for handle in watched:
             handle.remove()
         self._open.clear()
-        for one in self._passes:
-            if not one.done:
-                self._check(one, None)
-                if one.waits and not one.is_recomputed:
-                    self._note(one.module, one.number, said("no-gradient-to-results"))
+        for pass_ in self._passes:
+            if not pass_.done:
+                self._check(pass_, None)
+                if pass_.waits and not pass_.is_recomputed:
+                    self._note(pass_.module, pass_.number, said("no-gradient-to-results"))
         for key, module in self._wrapped.items():
             if key not in self._counts:
                 self._note(module, 0, said("module-not-called"))
-        rows = [row for one in self._passes for row in one.rows] + self._notes
+        rows = [row for pass_ in self._passes for row in pass_.rows] + self._notes
         self._passes, self._notes = [], []
         return rows
 
@@ -204,7 +204,7 @@ class PrecisionChecker:
         return self._names.get(id(module), type(module).__name__)
 
     def _note(self, module: nn.Module, number: int, why: str, status: CompiledStatus = "SKIP") -> None:
-        self._notes.append(CompiledRow(self._name(module), "note", 0, status, note=_of_pass(number, why)))
+        self._notes.append(CompiledRow(self._name(module), "note", 0, status, note=_note_of_pass(number, why)))
 
     def enter(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """A module that is checked is about to run."""
@@ -220,12 +220,12 @@ class PrecisionChecker:
         if self._sides.is_running or error is not None:
             return
         try:
-            places = [place for place, one in enumerate(self._open) if one.module is module]
+            places = [place for place, pass_ in enumerate(self._open) if pass_.module is module]
             if places:
-                one = self._open[places[-1]]
+                running = self._open[places[-1]]
                 del self._open[places[-1] :]
-                self._passes.append(one)
-                self._await(one, output)
+                self._passes.append(running)
+                self._await(running, output)
         except Exception as problem:
             self._fail(module, problem)
 
@@ -260,71 +260,71 @@ class PrecisionChecker:
             is_recomputed=recomputed,
         )
 
-    def _await(self, one: Pass, output: Any) -> None:
+    def _await(self, running: Pass, output: Any) -> None:
         """Run both sides when the gradients of the results have come, at once where there will be none."""
         results = leaves_of(output)
-        one.results = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]
+        running.results = [value.detach().clone() if isinstance(value, torch.Tensor) else value for value in results]
         places = [
             place for place, value in enumerate(results) if isinstance(value, torch.Tensor) and value.requires_grad
         ]
-        if not places or not one.inputs.wanted or not torch.is_grad_enabled():
-            self._check(one, None)
+        if not places or not running.inputs.wanted or not torch.is_grad_enabled():
+            self._check(running, None)
             return
-        one.waits = True
+        running.waits = True
 
         def come(gradients: Sequence[torch.Tensor | None]) -> None:
-            if one.done or not any(value is not None for value in gradients):
+            if running.done or not any(value is not None for value in gradients):
                 return
             given: list[Any] = [None] * len(results)
             for place, value in zip(places, gradients, strict=True):
                 given[place] = None if value is None else value.detach().clone()
-            self._check(one, given)
+            self._check(running, given)
 
         torch.autograd.graph.register_multi_grad_hook([results[place] for place in places], come)
 
-    def _check(self, one: Pass, gradients: list[Any] | None) -> None:
-        one.done = True
+    def _check(self, running: Pass, gradients: list[Any] | None) -> None:
+        running.done = True
         try:
-            if one.changed and one.is_recomputed:
+            if running.changed and running.is_recomputed:
                 return  # no gradient comes to it: that of the first pass was the one
-            if one.changed:
+            if running.changed:
                 why = said("parameters-changed-before-gradient")
-                self._note(one.module, one.number, why)
+                self._note(running.module, running.number, why)
                 return
-            one.inputs.gradients = gradients
-            sides = self._sides.run(one, self._name(one.module), gradients is not None)
+            running.inputs.gradients = gradients
+            sides = self._sides.run(running, self._name(running.module), gradients is not None)
             if sides.backward_problem:
-                self._note(one.module, one.number, said("backward-not-compared", sides.backward_problem))
-            rows = self._judged(one, sides)
-            one.rows = [replace(row, note=_of_pass(one.number, row.note)) for row in rows]
+                self._note(running.module, running.number, said("backward-not-compared", sides.backward_problem))
+            rows = self._judged(running, sides)
+            running.rows = [replace(row, note=_note_of_pass(running.number, row.note)) for row in rows]
         except CompiledError as problem:
-            self._note(one.module, one.number, problem.message, "FAIL")
+            self._note(running.module, running.number, problem.message, "FAIL")
         except MsprobeError as problem:
-            self._note(one.module, one.number, problem.message)
+            self._note(running.module, running.number, problem.message)
         except Exception as problem:
-            self._note(one.module, one.number, raised_text(problem))
+            self._note(running.module, running.number, raised_text(problem))
         finally:
-            one.inputs, one.parameters, one.results = Inputs([], {}), [], []
+            running.inputs, running.parameters, running.results = Inputs([], {}), [], []
 
-    def _judged(self, one: Pass, sides: Sides) -> list[CompiledRow]:
+    def _judged(self, running: Pass, sides: Sides) -> list[CompiledRow]:
         rows = []
         if self._with_inputs:
-            given = Inputs(one.inputs.args[1:], one.inputs.kwargs).tensors()
-            came = [value for value in one.inputs.gradients or [] if isinstance(value, torch.Tensor)]
+            given = Inputs(running.inputs.args[1:], running.inputs.kwargs).tensors()
+            came = [value for value in running.inputs.gradients or [] if isinstance(value, torch.Tensor)]
             for kind, values in (("fwd_input", given), ("grad_output", came)):
                 for place, value in enumerate(values):
                     shape = str(tuple(value.shape))
                     rows.append(
                         CompiledRow(
-                            self._name(one.module), kind, place, "PASS", shape=shape, note=said("inputs-are-shared")
+                            self._name(running.module), kind, place, "PASS", shape=shape, note=said("inputs-are-shared")
                         )
                     )
-        name = self._name(one.module)
+        name = self._name(running.module)
         for place in range(len(sides.eager.outputs)):
             rows += self._row((name, "fwd_output", place), sides, functools.partial(_output, place))
-        paths = [path for path in one.inputs.paths() if path in sides.eager.gradients]
+        paths = [path for path in running.inputs.paths() if path in sides.eager.gradients]
         for kind, is_parameter in (("grad_input", False), ("grad_param", True)):
-            for place, path in enumerate(one for one in paths if one.startswith("0.") == is_parameter):
+            for place, path in enumerate(path for path in paths if path.startswith("0.") == is_parameter):
                 rows += self._row((name, kind, place), sides, functools.partial(_gradient, path))
         return rows
 
@@ -373,17 +373,18 @@ def _demand(backend: Any, threshold: Any, cast_dtype: Any) -> None:
 
 
 def _types(types: type | Sequence[type]) -> tuple[type, ...]:
-    found = (types,) if isinstance(types, type) else tuple(types)
-    if not found or not all(isinstance(one, type) for one in found):
+    classes = (types,) if isinstance(types, type) else tuple(types)
+    if not classes or not all(isinstance(kind, type) for kind in classes):
         raise InvalidInputError(said("types-are-no-modules", types))
-    return found
+    return classes
 
 
 def _run(run_step: Callable[..., Any], model: nn.Module) -> Any:
     try:
         takes = any(
-            one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
-            for one in inspect.signature(run_step).parameters.values()
+            parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            and parameter.default is parameter.empty
+            for parameter in inspect.signature(run_step).parameters.values()
         )
     except (TypeError, ValueError):
         takes = False
@@ -400,7 +401,7 @@ def _number(loss: Any) -> float:
         return math.nan
 
 
-def _of_pass(number: int, text: str) -> str:
+def _note_of_pass(number: int, text: str) -> str:
     """A note with the number of the pass, but for the first."""
     return said("pass-number-note", number + 1, text) if number and text else text
 

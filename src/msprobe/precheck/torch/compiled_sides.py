@@ -35,7 +35,7 @@ class Pass:
     module: nn.Module
     number: int
     inputs: Inputs
-    surroundings: RandomNumbersAndAutocast
+    numbers_and_autocast: RandomNumbersAndAutocast
     #: Parameters, which are not copied, with their version: they may be freed or written until the gradient comes.
     parameters: list[tuple[torch.Tensor, int, int]] = field(default_factory=list)
     rows: list[CompiledRow] = field(default_factory=list)
@@ -50,7 +50,9 @@ class Pass:
     @property
     def changed(self) -> bool:
         """True where a parameter is not what it was in the forward pass."""
-        return any((one._version, bytes_of(one)) != (version, size) for one, version, size in self.parameters)
+        return any(
+            (parameter._version, bytes_of(parameter)) != (version, size) for parameter, version, size in self.parameters
+        )
 
 
 @dataclass
@@ -87,22 +89,22 @@ class BothSides:
         self._runs, self._compiling = 0, ""
         self._written: dict[str, int] = {}
 
-    def run(self, one: Pass, name: str, backward: bool) -> Sides:
+    def run(self, module_pass: Pass, name: str, backward: bool) -> Sides:
         """Run a pass on both sides; ``name``: of its module.
 
         Raises InvalidInputError where they cannot be compared, CompiledError where the compiled side alone raises.
         """
-        inputs = one.inputs if self._cast is None else _cast(one.inputs, self._cast)
-        function = self.function(one.module)
+        inputs = module_pass.inputs if self._cast is None else _cast(module_pass.inputs, self._cast)
+        function = self.function(module_pass.module)
         given = own_objects(inputs, same_tensor)
-        with self._beside(one), _uncompiled(), _raising("eager-raised", InvalidInputError):
+        with self._beside(module_pass), _uncompiled(), _raising("eager-raised", InvalidInputError):
             eager = run_call(function, given, backward)
-        if self._cast is None and (why := self._other_than_before(one, eager)):
+        if self._cast is None and (why := self._other_than_before(module_pass, eager)):
             raise InvalidInputError(why)
         ran, self._compiling = self._runs, name
-        compiled_function = self._compiled_function(one.module, function)
+        compiled_function = self._compiled_function(module_pass.module, function)
         given, random = own_objects(inputs, same_tensor), private.random_as_eager(self._backend)
-        with self._beside(one), random, _raising("compiled-raised", CompiledError):
+        with self._beside(module_pass), random, _raising("compiled-raised", CompiledError):
             compiled = run_call(compiled_function, given, backward)
         if self._runs == ran:
             raise InvalidInputError(said("compiler-left-all"))
@@ -117,16 +119,16 @@ class BothSides:
             wide.args, wide.kwargs = for_device(wide.args, cpu), for_device(wide.kwargs, cpu)
             try:
                 wide = own_objects(wide, _wide)
-                with self._beside(one, autocast=False), _uncompiled():
+                with self._beside(module_pass, autocast=False), _uncompiled():
                     return run_call(function, wide, backward)
             except Exception:
                 return None  # a kernel that the CPU lacks
 
         return Sides(eager, compiled, double)
 
-    def _other_than_before(self, one: Pass, eager: Outcome) -> str:
+    def _other_than_before(self, module_pass: Pass, eager: Outcome) -> str:
         """Why what a pass gives once more is not what it gave in the training; empty if it is."""
-        for place, (first, again) in enumerate(zip(one.results, eager.outputs, strict=False)):
+        for place, (first, again) in enumerate(zip(module_pass.results, eager.outputs, strict=False)):
             if isinstance(first, torch.Tensor) and isinstance(again, torch.Tensor):
                 pair = value_of(first).array, value_of(again).array
                 if difference(("", "", place), pair, self._threshold, None, "").status != "PASS":
@@ -164,12 +166,12 @@ class BothSides:
         return run
 
     @contextlib.contextmanager
-    def _beside(self, one: Pass, autocast: bool = True) -> Iterator[None]:
+    def _beside(self, module_pass: Pass, autocast: bool = True) -> Iterator[None]:
         """Beside the training, in the surroundings of a pass, and without a trace in those that are."""
         self.is_running, before = True, self.is_running
-        put_state(self._copies[id(one.module)], one.state)
+        put_state(self._copies[id(module_pass.module)], module_pass.state)
         try:
-            with one.surroundings.again(autocast):
+            with module_pass.numbers_and_autocast.again(autocast):
                 yield
         finally:
             self.is_running = before
@@ -243,7 +245,9 @@ def _cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     args, kwargs = inputs.map(cast)
     gradients = None
     if inputs.gradients is not None:
-        gradients = [cast(one, "") if isinstance(one, torch.Tensor) else one for one in inputs.gradients]
+        gradients = [
+            cast(gradient, "") if isinstance(gradient, torch.Tensor) else gradient for gradient in inputs.gradients
+        ]
     return Inputs(args, kwargs, gradients, inputs.wanted)
 
 

@@ -106,8 +106,8 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        for one in self._running:
-            one.result()
+        for task in self._running:
+            task.result()
         self._running.clear()
         if self._pool is not None:
             self._pool.shutdown()
@@ -162,13 +162,18 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         if not rows:
             self._leave(call, said("operator-gives-no-tensor"))
             return
-        agrees = all(row.found.agrees for row in rows)
+        agrees = all(row.judgement.agrees for row in rows)
         self._files.add(call.name, call.is_backward, rows)
         if not agrees:
             with self._lock:
                 self._failed += 1
             log.warning(
-                said("operator-disagrees", call.name, who, next(r.found.message for r in rows if not r.found.agrees))
+                said(
+                    "operator-disagrees",
+                    call.name,
+                    who,
+                    next(r.judgement.message for r in rows if not r.judgement.agrees),
+                )
             )
         elif self._debug:
             log.info(said("operator-agrees", call.name, who))
@@ -217,12 +222,12 @@ class _Compared:
         args, kwargs = self._widened(machine.device)
         run = machine.calling(self.function)
         with torch.no_grad(), machine.switched():
-            found = leaves_of(_results(self.function, args, kwargs, run(*args, **kwargs)))
-        return [_home(value) for value in found]
+            leaves = leaves_of(_results(self.function, args, kwargs, run(*args, **kwargs)))
+        return [_home(value) for value in leaves]
 
     def _widened(self, device: torch.device) -> Any:
         """The arguments in the next wider type, one for all: what takes two types may not take the wider two."""
-        given = {one.dtype for one in leaves_of(list(self.inputs)) if isinstance(one, torch.Tensor)}
+        given = {leaf.dtype for leaf in leaves_of(list(self.inputs)) if isinstance(leaf, torch.Tensor)}
         widest = torch.float64 if torch.float32 in given or torch.complex64 in given else torch.float32
         wider = {dtype: to.to_complex() if dtype.is_complex else widest for dtype, to in _WIDER.items()}
 
@@ -245,7 +250,7 @@ class _Compared:
 
     def rows(self, bench: list[Any]) -> list[ResultRow]:
         """A row for each tensor among the results."""
-        found = []
+        rows = []
         for place, (ours, theirs) in enumerate(zip(self.results, bench, strict=True)):
             if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
                 continue
@@ -253,16 +258,16 @@ class _Compared:
             dtypes = str(ours.dtype), str(theirs.dtype)
             kind = self._kind(ours.dtype)
             name = f"{self.name}_output.{place}" if len(self.results) > 1 else f"{self.name}_output"
-            found.append(ResultRow(name, judge(device, other, kind), device, other, dtypes, self.line))
-        return found
+            rows.append(ResultRow(name, judge(device, other, kind), device, other, dtypes, self.line))
+        return rows
 
     def _kind(self, dtype: torch.dtype) -> str:
         """The type by which a result is judged. Gradients of float32 weights that come from a half, as those of norms
         under autocast, have been rounded to it.
         """
         if self.operator.endswith("_backward") and dtype is torch.float32:
-            given = [one.dtype for one in leaves_of(list(self.inputs)) if isinstance(one, torch.Tensor)]
-            dtype = next((one for one in given if one in (torch.float16, torch.bfloat16)), dtype)
+            given = [leaf.dtype for leaf in leaves_of(list(self.inputs)) if isinstance(leaf, torch.Tensor)]
+            dtype = next((dtype for dtype in given if dtype in (torch.float16, torch.bfloat16)), dtype)
         return {torch.complex64: "float32", torch.complex128: "float64"}.get(dtype, str(dtype).removeprefix("torch."))
 
 
@@ -277,7 +282,7 @@ def _checked(
     if not isinstance(dump_path, (str, os.PathLike)) or not os.path.isdir(dump_path):
         mistakes.append(said("dispatch-path-wrong", dump_path))
     if api_list is not None and not (
-        isinstance(api_list, (list, tuple)) and all(isinstance(one, str) for one in api_list)
+        isinstance(api_list, (list, tuple)) and all(isinstance(name, str) for name in api_list)
     ):
         mistakes.append(said("dispatch-list-wrong", api_list))
     elif dump_mode == "list" and not api_list:
@@ -316,7 +321,7 @@ def _machine_of(bench: Any, mistakes: list[str]) -> Machine | None:
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """Arguments or results with what names or holds numbers replaced: tensors, types and devices."""
-    return map_tree(value, "", lambda one, _: change(one), (torch.Tensor, torch.dtype, torch.device))
+    return map_tree(value, "", lambda leaf, _: change(leaf), (torch.Tensor, torch.dtype, torch.device))
 
 
 def _home(value: Any) -> Any:
@@ -330,8 +335,8 @@ def _array(tensor: torch.Tensor) -> Array:
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16 or (tensor.is_floating_point() and tensor.element_size() == 1):
         tensor = tensor.float()
-    found: Array = tensor.numpy()
-    return found if found.dtype != np.float16 else found.astype(np.float32)
+    array: Array = tensor.numpy()
+    return array if array.dtype != np.float16 else array.astype(np.float32)
 
 
 def _results(function: Any, args: Any, kwargs: Any, result: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.reference import eps_of
 
 #: Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
@@ -38,13 +38,13 @@ def draws_for(count: int) -> int:
     return DRAWS if count <= MANY else DRAWS_OF_MANY
 
 
-def row_of_random(name: str, bench: Any, device: Any) -> Judged:
+def row_of_random(name: str, bench: Any, device: Any) -> JudgedResult:
     """The row of a result that is drawn: an error where shape or type differ. It has no shape where there is nothing
     to compare.
     """
     if not isinstance(device, torch.Tensor) or not isinstance(bench, torch.Tensor):
-        return Judged(name, "pass", said("random-without-tensor"))
-    row = Judged(name, "pass", said("random-by-distribution"), str(bench.dtype), str(device.dtype))
+        return JudgedResult(name, "pass", said("random-without-tensor"))
+    row = JudgedResult(name, "pass", said("random-by-distribution"), str(bench.dtype), str(device.dtype))
     row.shape = tuple(device.shape)
     if bench.shape != device.shape or bench.dtype != device.dtype:
         row.status = "error"
@@ -60,7 +60,7 @@ def judge_distribution(
     device: Any,
     given: Sequence[torch.Tensor] = (),
     tables: Sequence[torch.Tensor] = (),
-) -> Judged:
+) -> JudgedResult:
     """Judge one result by draws of the reference. ``given``: the arguments of its shape; ``tables``: those among whose
     elements a result of whole numbers may choose.
     """
@@ -68,8 +68,8 @@ def judge_distribution(
     row = row_of_random(name, bench, device)
     if row.shape is None or row.status == "error":
         return row
-    parts = list(zip(*(real_parts(one) for one in (device, *draws)), strict=True))
-    finite = [all(bool(one.isfinite().all()) for one in ours) for _, *ours in parts]
+    parts = list(zip(*(real_parts(draw) for draw in (device, *draws)), strict=True))
+    finite = [all(bool(result.isfinite().all()) for result in ours) for _, *ours in parts]
     if all(finite) and not all(bool(theirs.isfinite().all()) for theirs, *_ in parts):
         row.status, row.message = "error", said("random-not-finite")
         return row
@@ -105,7 +105,7 @@ def _wrong_rows(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> str:
     """What is wrong with rows that have a number twice, which no row of any draw of the reference has."""
     if device.is_floating_point() or device.is_complex() or device.dim() < 2 or device.shape[-1] < 2:
         return ""
-    if any(bool(_twice(one).any()) for one in draws):
+    if any(bool(_twice(draw).any()) for draw in draws):
         return ""
     wrong = int(_twice(device).sum())
     return said("random-rows-repeat", wrong) if wrong else ""
@@ -123,9 +123,9 @@ def _chosen(sides: Sequence[torch.Tensor], table: torch.Tensor) -> list[torch.Te
         return []
     if table.dim() != first.dim() or table.shape[:-1] != first.shape[:-1] or not bool(table.isfinite().all()):
         return []
-    if any(not bool(((one >= 0) & (one < table.shape[-1])).all()) for one in sides):
+    if any(not bool(((side >= 0) & (side < table.shape[-1])).all()) for side in sides):
         return []
-    return [table.double().gather(-1, one.long()).flatten() for one in sides]
+    return [table.double().gather(-1, side.long()).flatten() for side in sides]
 
 
 def real_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -140,7 +140,7 @@ def _same_values(parts: Sequence[Sequence[torch.Tensor]]) -> bool:
     """True where all draws of the reference have the same values in some order, as permutations have."""
     for _, first, *others in parts:
         known = first.sort()[0]
-        if not others or not all(torch.equal(known, one.sort()[0]) for one in others):
+        if not others or not all(torch.equal(known, side.sort()[0]) for side in others):
             return False
     return True
 
@@ -161,50 +161,50 @@ def _farthest(
         statistics.append((what, values, least, tolerance))
 
     sides = [theirs, *ours]
-    add(said("statistic-mean"), [float(one.mean()) for one in sides], spread / math.sqrt(count), rounding)
-    deviations = [float(one.std()) for one in sides]
+    add(said("statistic-mean"), [float(side.mean()) for side in sides], spread / math.sqrt(count), rounding)
+    deviations = [float(side.std()) for side in sides]
     fourth = float(((pooled - pooled.mean()) / spread).pow(4).mean()) if spread else 1.0
     add(said("statistic-spread"), deviations, spread * math.sqrt(max(fourth - 1, 0.0) / (4 * count)), rounding)
     for edge in edges:
-        shares = [float((one <= edge).double().mean()) for one in sides]
+        shares = [float((side <= edge).double().mean()) for side in sides]
         # Where half a unit lies about the edge, numbers may lie on the other side of it.
         near = 0.0
         if eps:
-            above = max(float(((one > edge) & (one <= edge + rounding)).double().mean()) for one in ours)
-            near = max(above, *(float(((one <= edge) & (one >= edge - rounding)).double().mean()) for one in ours))
+            above = max(float(((own > edge) & (own <= edge + rounding)).double().mean()) for own in ours)
+            near = max(above, *(float(((own <= edge) & (own >= edge - rounding)).double().mean()) for own in ours))
         share = sum(shares[1:]) / len(ours)
         least = math.sqrt(max(share * (1 - share), 1 / count) / count)
         add(said("statistic-share-up-to", edge), shares, least, near)
-    zeros = [float((one == 0).double().mean()) for one in sides]
+    zeros = [float((side == 0).double().mean()) for side in sides]
     mean = sum(zeros[1:]) / len(ours)
     add(said("statistic-zeros"), zeros, math.sqrt(max(mean * (1 - mean), 1 / count) / count), eps)
-    different = [float(torch.unique(one).numel()) / count for one in sides]
+    different = [float(torch.unique(side).numel()) / count for side in sides]
     # Those of half types repeat, where they round.
     coarse = 0.5 if eps >= 2.0**-10 else 0.05
     add(said("statistic-different"), different, 1 / math.sqrt(count), coarse * max(different[1:]))
     if all(deviations) and count > LEAST_ELEMENTS:
-        add(said("statistic-neighbours"), [_likeness(one) for one in sides], 1 / math.sqrt(count), eps)
+        add(said("statistic-neighbours"), [_likeness(side) for side in sides], 1 / math.sqrt(count), eps)
     for number, argument in enumerate(given):
         wide = argument.double().flatten()
         if wide.numel() == count and bool(wide.isfinite().all()) and float(wide.std()) > 0 and all(deviations):
-            together = [_together(one, wide) for one in sides]
+            together = [_together(side, wide) for side in sides]
             add(said("statistic-argument", number), together, 1 / math.sqrt(count), eps)
     return max((_apart(values, least, tolerance), what) for what, values, least, tolerance in statistics)
 
 
 def _along_dimensions(device: torch.Tensor, draws: Sequence[torch.Tensor]) -> list[tuple[float, str]]:
     """How alike the places of zeros are in neighbours along each dimension: one mask for all rows is none of each."""
-    sides = [(one == 0).double() for one in (device, *draws)]
+    sides = [(draw == 0).double() for draw in (device, *draws)]
     count = device.numel()
-    found: list[tuple[float, str]] = []
-    if device.dim() > 1 and not any(bool((one == one.flatten()[0]).all()) for one in sides):
+    deviations: list[tuple[float, str]] = []
+    if device.dim() > 1 and not any(bool((side == side.flatten()[0]).all()) for side in sides):
         for place, length in enumerate(device.shape):
             if length > 1:
-                pairs = [(one.narrow(place, 1, length - 1), one.narrow(place, 0, length - 1)) for one in sides]
+                pairs = [(side.narrow(place, 1, length - 1), side.narrow(place, 0, length - 1)) for side in sides]
                 alike = [_together(a.flatten(), b.flatten()) for a, b in pairs]
                 far = _apart(alike, 1 / math.sqrt(count * (length - 1) / length), 0.0)
-                found.append((far, said("statistic-zeros-along", place)))
-    return found
+                deviations.append((far, said("statistic-zeros-along", place)))
+    return deviations
 
 
 def _quantiles(values: torch.Tensor, levels: Sequence[float]) -> list[float]:
@@ -217,8 +217,8 @@ def _likeness(values: torch.Tensor) -> float:
     return _together(values[1:], values[:-1])
 
 
-def _together(one: torch.Tensor, other: torch.Tensor) -> float:
-    a, b = one - one.mean(), other - other.mean()
+def _together(first: torch.Tensor, other: torch.Tensor) -> float:
+    a, b = first - first.mean(), other - other.mean()
     size = float(a.norm() * b.norm())
     return float((a * b).sum()) / size if size else 0.0
 
@@ -227,7 +227,7 @@ def _apart(values: Sequence[float], least: float, tolerance: float) -> float:
     """How far the first value is from the others, in standard errors; ``least``: the least that one is."""
     first, others = values[0], values[1:]
     mean = sum(others) / len(others)
-    variance = sum((one - mean) ** 2 for one in others) / max(1, len(others) - 1)
+    variance = sum((number - mean) ** 2 for number in others) / max(1, len(others) - 1)
     seen = math.sqrt(variance)
     error = math.sqrt(1 + 1 / len(others)) * (seen * _UNSURE[len(others)] if seen > _NOT_INDEPENDENT * least else least)
     off = max(0.0, abs(first - mean) - tolerance)

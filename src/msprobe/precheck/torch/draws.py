@@ -66,12 +66,12 @@ class Draws:
         """The same with floats that are smaller by ``eps`` of their size at random places; zeros and ones stay."""
         random = torch.Generator().manual_seed(seed)
 
-        def less(one: Any) -> Any:
-            if not isinstance(one, torch.Tensor) or not one.is_floating_point() or are_labels(one):
-                return one
-            return one.double() * (1 - eps * torch.randint(0, 2, one.shape, generator=random))
+        def less(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point() or are_labels(value):
+                return value
+            return value.double() * (1 - eps * torch.randint(0, 2, value.shape, generator=random))
 
-        return Draws([Draw(one.name, [*map(less, one.results)], [*map(less, one.written)]) for one in self.all])
+        return Draws([Draw(draw.name, [*map(less, draw.results)], [*map(less, draw.written)]) for draw in self.all])
 
 
 def seed_draws(key: str, side: str, seed: int) -> None:
@@ -85,27 +85,27 @@ def _is_drawing(function: Any) -> bool:
 
 def _written(function: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors among the arguments that an operator writes to."""
-    found = []
+    tensors = []
     for place, argument in enumerate(function._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[place] if place < len(args) else kwargs.get(argument.name)
-            found += [value] if isinstance(value, torch.Tensor) else []
-    return found
+            tensors += [value] if isinstance(value, torch.Tensor) else []
+    return tensors
 
 
 class _Noting(DispatchMode):  # type: ignore[misc]
     """Notes what operators draw."""
 
-    def __init__(self, found: list[Draw]) -> None:
+    def __init__(self, draws: list[Draw]) -> None:
         super().__init__()
-        self._found = found
+        self._noted = draws
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if _is_drawing(func):
-            results = [_copy(one) for one in leaves_of(result)]
-            self._found.append(Draw(str(func), results, [_copy(one) for one in _written(func, args, kwargs)]))
+            results = [_copy(leaf) for leaf in leaves_of(result)]
+            self._noted.append(Draw(str(func), results, [_copy(tensor) for tensor in _written(func, args, kwargs)]))
         return result
 
 
@@ -133,7 +133,7 @@ class _Giving(DispatchMode):  # type: ignore[misc]
         if func._schema.returns and func._schema.returns[0].alias_info is not None and written:
             return written[0]
         wide = _type_of(args, kwargs)
-        results = [_as(one, wide, written) for one in draw.results]
+        results = [_as(result, wide, written) for result in draw.results]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -146,9 +146,9 @@ def _type_of(args: Any, kwargs: Any) -> torch.dtype | None:
     given = kwargs.get("dtype")
     if given is not None:
         return given  # type: ignore[no-any-return]
-    for one in leaves_of([*args, *kwargs.values()]):
-        if isinstance(one, torch.Tensor) and one.is_floating_point():
-            return one.dtype
+    for leaf in leaves_of([*args, *kwargs.values()]):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+            return leaf.dtype
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.draws import seed_draws
@@ -33,15 +33,15 @@ _EDGE = 1e-2
 _SECONDS = 20.0
 
 
-def check_formula(name: str, function: Callable[..., Any], inputs: Inputs, seed: int = 1234) -> Judged:
+def check_formula(name: str, function: Callable[..., Any], inputs: Inputs, seed: int = 1234) -> JudgedResult:
     """Compare the backward with finite differences."""
     try:
         return _checked(name, function, inputs, seed)
     except _UnknownError as problem:
-        return Judged(name, "SKIP", said("formula-not-checked", problem))
+        return JudgedResult(name, "SKIP", said("formula-not-checked", problem))
     except (Exception, MemoryError) as problem:
         text = (str(problem).strip().splitlines() or [""])[0]
-        return Judged(name, "SKIP", said("formula-not-checked", f"{type(problem).__name__}: {text[:200]}"))
+        return JudgedResult(name, "SKIP", said("formula-not-checked", f"{type(problem).__name__}: {text[:200]}"))
 
 
 class _UnknownError(Exception):
@@ -69,13 +69,13 @@ class _Sum:
         result = self.function(*args, **kwargs)
         if result is None and args and isinstance(args[0], torch.Tensor):
             result = args[0]
-        results = [one for one in leaves_of(result) if isinstance(one, torch.Tensor)]
+        results = [leaf for leaf in leaves_of(result) if isinstance(leaf, torch.Tensor)]
         if self.directions is None:
-            self.directions = [self._direction(number, one) for number, one in enumerate(results)]
+            self.directions = [self._direction(number, result) for number, result in enumerate(results)]
         total = torch.zeros((), dtype=torch.float64)
-        for one, direction in zip(results, self.directions, strict=True):
+        for value, direction in zip(results, self.directions, strict=True):
             if direction.numel():
-                total = total + (one.to_dense() * direction.conj()).sum().real
+                total = total + (value.to_dense() * direction.conj()).sum().real
         return total
 
     def _direction(self, number: int, result: torch.Tensor) -> torch.Tensor:
@@ -88,10 +88,10 @@ class _Sum:
         return torch.randn(result.shape, dtype=result.dtype, generator=generator)
 
 
-def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int) -> Judged:
+def _checked(name: str, function: Callable[..., Any], inputs: Inputs, seed: int) -> JudgedResult:
     paths, leaves = _leaves(inputs)
     if not leaves:
-        return Judged(name, "SKIP", said("no-gradient-required"))
+        return JudgedResult(name, "SKIP", said("no-gradient-required"))
     total = _Sum(function, inputs, paths, name, seed)
     value = total.at(leaves)
     if not value.requires_grad:
@@ -119,35 +119,38 @@ def _leaves(inputs: Inputs) -> tuple[list[str], list[torch.Tensor]]:
 
 def _compared(
     name: str, total: _Sum, paths: Sequence[str], leaves: list[torch.Tensor], gradients: Sequence[torch.Tensor | None]
-) -> Judged:
+) -> JudgedResult:
     count = sum(leaf.numel() for leaf in leaves)
     start, asked, unsure = time.monotonic(), 0, 0
-    largest = max((float(one.abs().max()) for one in gradients if one is not None and one.numel()), default=0.0)
+    largest = max(
+        (float(gradient.abs().max()) for gradient in gradients if gradient is not None and gradient.numel()),
+        default=0.0,
+    )
     for path, leaf, gradient in zip(paths, leaves, gradients, strict=True):
         for place, direction in _directions(f"{name} {path}", leaf, count <= _MOST_ELEMENTS, total.seed):
             if time.monotonic() - start > _SECONDS:
                 break
             expected = 0.0 if gradient is None else float((gradient * direction.conj()).sum().real)
-            found, error = _difference(total, leaves, leaf, direction)
+            slope, error = _difference(total, leaves, leaf, direction)
             asked += 1
             size = max(abs(expected), largest * float(direction.abs().max()) if gradient is not None else 0.0)
             if error > max(_ATOL, _RTOL * size):
                 unsure += 1  # an edge of the function lies within the step
                 continue
-            if abs(found - expected) > max(_ATOL, _RTOL * max(abs(expected), abs(found))) + 4 * error:
-                return Judged(
+            if abs(slope - expected) > max(_ATOL, _RTOL * max(abs(expected), abs(slope))) + 4 * error:
+                return JudgedResult(
                     name,
                     "error",
-                    said("backward-is-no-derivative", expected, place, path, found),
+                    said("backward-is-no-derivative", expected, place, path, slope),
                 )
     if asked == unsure:
         raise _UnknownError(said("no-derivative"))
-    return Judged(name, "pass", said("backward-is-derivative"))
+    return JudgedResult(name, "pass", said("backward-is-derivative"))
 
 
 def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tuple[str, torch.Tensor]]:
     """Directions in which an argument is moved: one for each element, or for each of some groups of elements."""
-    found: list[tuple[str, torch.Tensor]] = []
+    directions: list[tuple[str, torch.Tensor]] = []
     units = [torch.tensor(1.0, dtype=leaf.dtype)]
     if leaf.is_complex():
         units.append(torch.tensor(1j, dtype=leaf.dtype))
@@ -156,8 +159,8 @@ def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tu
             for unit in units:
                 direction = torch.zeros(leaf.numel(), dtype=leaf.dtype)
                 direction[number] = unit
-                found.append((said("element-number", number), direction.reshape(leaf.shape)))
-        return found
+                directions.append((said("element-number", number), direction.reshape(leaf.shape)))
+        return directions
     generator = torch.Generator().manual_seed(int(generator_for(name, "groups", seed).integers(1 << 62)))
     groups = min(_GROUPS, leaf.numel())
     order = torch.randperm(leaf.numel(), generator=generator)
@@ -165,8 +168,8 @@ def _directions(name: str, leaf: torch.Tensor, each: bool, seed: int) -> list[tu
         chosen = order[number::groups]
         direction = torch.zeros(leaf.numel(), dtype=leaf.dtype)
         direction[chosen] = torch.randn(chosen.numel(), dtype=leaf.dtype, generator=generator)
-        found.append((said("elements-and-others", chosen[:3].tolist()), direction.reshape(leaf.shape)))
-    return found
+        directions.append((said("elements-and-others", chosen[:3].tolist()), direction.reshape(leaf.shape)))
+    return directions
 
 
 def _difference(
@@ -176,7 +179,7 @@ def _difference(
     scale = max(1.0, float(leaf.abs().nan_to_num(0.0, 0.0, 0.0).max()) if leaf.numel() else 1.0)
 
     def at(step: float) -> float:
-        moved = [one + step * direction if one is leaf else one for one in leaves]
+        moved = [moved_leaf + step * direction if moved_leaf is leaf else moved_leaf for moved_leaf in leaves]
         return float(total.at(moved))
 
     def slope(step: float) -> float:

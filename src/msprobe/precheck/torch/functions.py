@@ -41,29 +41,29 @@ def find_function(prefix: str, name: str) -> Callable[..., Any]:
         raise UnknownApiError(said("api-type-unknown", prefix))
     space, group = _SPACES[prefix]
     listed = name in shipped_list("msprobe.capture.torch").get(group, ())
-    found: Any = space
+    function: Any = space
     for part in name.split("."):
         if part in REFUSED or not part.isidentifier():
             raise UnknownApiError(said("api-not-run", prefix, name))
         # Not getattr of a module: a submodule of torch that is imported when it is asked for stays where it is.
-        found = vars(found).get(part) if type(found) is ModuleType else getattr(found, part, None)
-        if isinstance(found, ModuleType) and found.__name__.partition(".")[0] != "torch":
+        function = vars(function).get(part) if type(function) is ModuleType else getattr(function, part, None)
+        if isinstance(function, ModuleType) and function.__name__.partition(".")[0] != "torch":
             raise UnknownApiError(said("api-not-run", prefix, name))
-    if (found is None or isinstance(found, ModuleType)) and prefix == "Torch":
-        found = None
+    if (function is None or isinstance(function, ModuleType)) and prefix == "Torch":
+        function = None
         # Functions of these are recorded without the name of their module.
         for space in (torch.linalg, torch.fft, torch.special, torch.nn.functional, torch.sparse):
-            found = found or getattr(space, name, None)
-    if found is None:
+            function = function or getattr(space, name, None)
+    if function is None:
         raise UnknownApiError(said("api-not-in-torch", prefix, name, torch.__version__))
-    if not callable(found):
-        if hasattr(found, "__get__") and name in ("T", "mT", "H", "mH", "real", "imag"):
-            descriptor = found
+    if not callable(function):
+        if hasattr(function, "__get__") and name in ("T", "mT", "H", "mH", "real", "imag"):
+            descriptor = function
             return lambda tensor: descriptor.__get__(tensor)
         raise UnknownApiError(said("api-is-no-function", prefix, name))
-    if isinstance(found, type) or not (listed or _is_operation(found, prefix, name)):
+    if isinstance(function, type) or not (listed or _is_operation(function, prefix, name)):
         raise UnknownApiError(said("api-in-no-list", prefix, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def find_loaded(prefix: str, name: str, module: Any) -> Callable[..., Any]:
@@ -79,13 +79,15 @@ def find_loaded(prefix: str, name: str, module: Any) -> Callable[..., Any]:
         raise UnknownApiError(str(problem.args[0])) from None
 
 
-def _is_operation(found: Any, prefix: str, name: str) -> bool:
+def _is_operation(function: Any, prefix: str, name: str) -> bool:
     """True for what torch itself lists as a function of tensors, and for what it implements in C."""
     # Functions of lists of tensors, as optimizers and clipping call them, are not in the list of torch.
     if prefix == "VF" or (prefix == "Torch" and name.startswith("_foreach_")):
-        packet = getattr(torch.ops.aten, name, None) if type(found).__name__ == "builtin_function_or_method" else None
+        packet = (
+            getattr(torch.ops.aten, name, None) if type(function).__name__ == "builtin_function_or_method" else None
+        )
         return packet is not None and computes(packet)
-    return found in _operations() or name in _CREATE
+    return function in _operations() or name in _CREATE
 
 
 _CREATE = frozenset(
@@ -99,14 +101,14 @@ _CREATE = frozenset(
 def _operations() -> frozenset[Any]:
     from torch.overrides import get_overridable_functions
 
-    found = set()
+    known = set()
     for functions in get_overridable_functions().values():
         for function in functions:
             try:
-                found.add(function)
+                known.add(function)
             except TypeError:
                 continue
-    return frozenset(found)
+    return frozenset(known)
 
 
 def function_of_npu(name: str) -> Callable[..., Any] | None:
@@ -115,5 +117,5 @@ def function_of_npu(name: str) -> Callable[..., Any] | None:
         import torch_npu
     except ImportError:
         return None
-    found: Callable[..., Any] | None = getattr(torch_npu, name, None)
-    return found
+    function: Callable[..., Any] | None = getattr(torch_npu, name, None)
+    return function

@@ -165,8 +165,8 @@ def fusion_attention(
     if input_layout not in layouts:
         raise ValueError(said("layout-of-attention-unknown", input_layout, ", ".join(layouts)))
     depth = query.shape[-1] // head_num if input_layout in ("BSH", "SBH") else query.shape[-1]
-    q, k, v = (_heads_first(one.double(), input_layout, depth) for one in (query, key, value))
-    k, v = (one.repeat_interleave(q.shape[1] // one.shape[1], 1) for one in (k, v))
+    q, k, v = (_heads_first(tensor.double(), input_layout, depth) for tensor in (query, key, value))
+    k, v = (tensor.repeat_interleave(q.shape[1] // tensor.shape[1], 1) for tensor in (k, v))
     scores = q @ k.transpose(-1, -2) * scale
     if pse is not None:
         scores = scores + pse.double()

@@ -55,11 +55,13 @@ def given_to(
     typed = inputs
     if executor.dtype is not None:
         wanted = dtype_of(executor.dtype)
-        typed = _changed(inputs, lambda tensor, path: _to(tensor, wanted), lambda one, place: _to(one, wanted))
+        typed = _changed(
+            inputs, lambda tensor, path: _to(tensor, wanted), lambda gradient, place: _to(gradient, wanted)
+        )
     casts = {}
     if autocast is not None or executor.autocast is not None:
         casts = casts_of(machine, function, typed, autocast)
-    gives = [one.dtype for one in device.outputs if isinstance(one, torch.Tensor)]
+    gives = [output.dtype for output in device.outputs if isinstance(output, torch.Tensor)]
     # The input is converted to the type of its result before it goes through the call.
     rounds = bool(casts) or typed is not inputs
     if not rounds:
@@ -102,15 +104,15 @@ def casts_of(
         function(*args, **kwargs)
     asked = autocast if machine.executor.autocast is None else dtype_of(machine.executor.autocast)
     plain = machine.device.type == "cpu" and machine.executor.fault is None
-    if watch.found or not plain or asked is None or not _rounds_inside(function, inputs, asked):
-        return watch.found
+    if watch.types or not plain or asked is None or not _rounds_inside(function, inputs, asked):
+        return watch.types
     pairs = zip(inputs.paths(), inputs.tensors(), strict=True)
     return {path: asked for path, tensor in pairs if tensor.dtype is torch.float32}
 
 
 def _rounds_inside(function: Callable[..., Any], inputs: Inputs, autocast: torch.dtype) -> bool:
     """True if the CPU gives other results under autocast than without it, by as much as its type rounds."""
-    given = {one.dtype for one in inputs.tensors() if one.is_floating_point()}
+    given = {tensor.dtype for tensor in inputs.tensors() if tensor.is_floating_point()}
     if given != {torch.float32}:
         return False
     alone = Inputs(inputs.args, inputs.kwargs)
@@ -119,10 +121,12 @@ def _rounds_inside(function: Callable[..., Any], inputs: Inputs, autocast: torch
         with torch.autocast("cpu", dtype=autocast):
             rounded = run_call(function, alone, False).outputs
         pairs = [
-            pair for pair in zip(exact, rounded, strict=True) if all(isinstance(one, torch.Tensor) for one in pair)
+            pair
+            for pair in zip(exact, rounded, strict=True)
+            if all(isinstance(tensor, torch.Tensor) for tensor in pair)
         ]
-        size = sum(float(one.double().abs().nan_to_num(0.0).sum()) for one, _ in pairs)
-        apart = sum(float((one.double() - other.double()).abs().nan_to_num(0.0).sum()) for one, other in pairs)
+        size = sum(float(first.double().abs().nan_to_num(0.0).sum()) for first, _ in pairs)
+        apart = sum(float((first.double() - other.double()).abs().nan_to_num(0.0).sum()) for first, other in pairs)
         return _LEAST_ROUNDED * size < apart < _MOST_ROUNDED * size
     return False
 
@@ -133,7 +137,7 @@ class _Casts(DispatchMode):  # type: ignore[misc]
     def __init__(self, places: dict[int, str]) -> None:
         super().__init__()
         self._places = places
-        self.found: dict[str, torch.dtype] = {}
+        self.types: dict[str, torch.dtype] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -141,7 +145,7 @@ class _Casts(DispatchMode):  # type: ignore[misc]
             source = args[1] if func._schema.name == "aten::copy_" else args[0]
             path = _place(source, self._places)
             if path is not None and eps_of(result.dtype) > eps_of(source.dtype):
-                self.found[path] = result.dtype
+                self.types[path] = result.dtype
         return result
 
 
@@ -158,7 +162,7 @@ def _to(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def _changed(
     inputs: Inputs,
     change: Callable[[torch.Tensor, str], torch.Tensor],
-    of_gradient: Callable[[torch.Tensor, int], torch.Tensor],
+    change_gradient: Callable[[torch.Tensor, int], torch.Tensor],
 ) -> Inputs:
     """The same arguments with other numbers, as gradients that come in, which are counted over all results."""
     args, kwargs = inputs.map(change)
@@ -168,8 +172,8 @@ def _changed(
 
     def next_one(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
-            return [next_one(one) for one in value]
+            return [next_one(inner) for inner in value]
         place = next(count)
-        return of_gradient(value, place) if isinstance(value, torch.Tensor) else value
+        return change_gradient(value, place) if isinstance(value, torch.Tensor) else value
 
-    return Inputs(args, kwargs, [next_one(one) for one in inputs.gradients], inputs.wanted)
+    return Inputs(args, kwargs, [next_one(gradient) for gradient in inputs.gradients], inputs.wanted)

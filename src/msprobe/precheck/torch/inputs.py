@@ -12,7 +12,7 @@ import torch
 
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
-from msprobe.precheck.arguments import Argument, Items, Mapping, Plain, TensorInfo
+from msprobe.precheck.arguments import Argument, ArgumentTensor, Items, Mapping, Plain
 from msprobe.precheck.domains import NARROW_LABELS, domain_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.requests import ApiCall, Requests
@@ -45,25 +45,25 @@ class Inputs:
 
     def tensors(self) -> list[torch.Tensor]:
         """All tensors among the arguments."""
-        found: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
 
         def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            found.append(tensor)
+            tensors.append(tensor)
             return tensor
 
         self.map(see)
-        return found
+        return tensors
 
     def paths(self) -> list[str]:
         """The paths of all tensors among the arguments, in order."""
-        found: list[str] = []
+        paths: list[str] = []
 
         def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            found.append(path)
+            paths.append(path)
             return tensor
 
         self.map(see)
-        return found
+        return paths
 
     def map(self, change: Callable[[torch.Tensor, str], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with each tensor replaced by what ``change(tensor, path)`` gives."""
@@ -98,7 +98,7 @@ class InputMaker:
         return [self._made(argument, f"result.{place}", call, []) for place, argument in enumerate(arguments)]
 
     def _made(self, argument: Argument, path: str, call: ApiCall, wanted: list[str]) -> Any:
-        if isinstance(argument, TensorInfo):
+        if isinstance(argument, ArgumentTensor):
             try:
                 tensor = self._tensor(argument, path, call)
             except (CannotGenerateError, MsprobeError, InputError) as problem:
@@ -115,7 +115,7 @@ class InputMaker:
             return {name: self._made(item, f"{path}.{name}", call, wanted) for name, item in argument.items.items()}
         return _plain(argument, path)
 
-    def _tensor(self, info: TensorInfo, path: str, call: ApiCall) -> torch.Tensor:
+    def _tensor(self, info: ArgumentTensor, path: str, call: ApiCall) -> torch.Tensor:
         dtype = CONSTANTS["torch.dtype"].get(info.dtype)
         if dtype is None:
             if is_hif8(info.dtype):
@@ -136,10 +136,10 @@ class InputMaker:
             tensor = tensor.long()
         return with_stride(tensor, info.stride)
 
-    def _recorded(self, info: TensorInfo, dtype: torch.dtype) -> torch.Tensor:
+    def _recorded(self, info: ArgumentTensor, dtype: torch.dtype) -> torch.Tensor:
         assert info.file is not None
-        found = read_values(self._requests.part.tensor_path(info.file))
-        array = np.array(found.array)  # of our own: files are mapped read-only
+        values = read_values(self._requests.part.tensor_path(info.file))
+        array = np.array(values.array)  # of our own: files are mapped read-only
         tensor = torch.from_numpy(array)
         if tuple(tensor.shape) != info.shape:
             raise InputError(said("file-shape-differs", info.file, list(tensor.shape), list(info.shape)))

@@ -67,7 +67,7 @@ class Machine(Side):
         args, kwargs = inputs.map(lambda tensor, path: self.given(move(tensor, path)))
         gradients = None
         if inputs.gradients is not None:
-            gradients = [map_tree(one, "", move) for one in inputs.gradients]
+            gradients = [map_tree(gradient, "", move) for gradient in inputs.gradients]
         args = self.arranged(for_device(args, self.device))
         return Inputs(args, for_device(kwargs, self.device), gradients, inputs.wanted)
 
@@ -130,7 +130,7 @@ def copy_with_strides(
 
 
 def _differentiate(
-    outputs: list[Any], leaves: dict[str, torch.Tensor], recorded: list[Any], found: dict[str, torch.Tensor | None]
+    outputs: list[Any], leaves: dict[str, torch.Tensor], recorded: list[Any], gradients: dict[str, torch.Tensor | None]
 ) -> str:
     """Gradients of all leaves through all results that have a recorded gradient; says why where there are none."""
     flat = leaves_of(recorded)
@@ -152,7 +152,7 @@ def _differentiate(
         [gradient.to(dtype=output.dtype, device=output.device) for output, gradient in pairs],
         allow_unused=True,
     )
-    found.update(zip(leaves, results, strict=True))
+    gradients.update(zip(leaves, results, strict=True))
     return ""
 
 

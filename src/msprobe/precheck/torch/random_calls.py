@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.distribution import draws_for, judge_distribution
 from msprobe.precheck.torch.draws import seed_draws
 from msprobe.precheck.torch.inputs import Inputs
@@ -41,20 +41,20 @@ class RandomCall:
     plain: list[Outcome]
     wide: list[Outcome]
 
-    def rows(self, device: Outcome) -> list[Judged]:
+    def rows(self, device: Outcome) -> list[JudgedResult]:
         """How the results of the candidate are distributed, a row each."""
         return [
             judge_distribution(
                 f"{self.key}.forward.output.{place}",
-                [one.outputs[place] for one in self.plain],
+                [outcome.outputs[place] for outcome in self.plain],
                 theirs,
-                [one for one in self.inputs.tensors() if one.is_floating_point() and _fits(one, theirs)],
-                [one for one in self.inputs.tensors() if _is_real(one)],
+                [tensor for tensor in self.inputs.tensors() if tensor.is_floating_point() and _fits(tensor, theirs)],
+                [tensor for tensor in self.inputs.tensors() if _is_real(tensor)],
             )
             for place, theirs in enumerate(device.outputs[: len(self.plain[0].outputs)])
         ]
 
-    def relation(self, device: Outcome) -> list[Judged]:
+    def relation(self, device: Outcome) -> list[JudgedResult]:
         """What is found by the relation of the first result to an argument; nothing where there is none."""
         result = device.outputs[0] if device.outputs else None
         if not isinstance(result, torch.Tensor) or not result.is_floating_point():
@@ -68,7 +68,7 @@ class RandomCall:
             if branches:
                 own = gradient if self._has_gradients_of(branches, path, x) else None
                 return judge_branches(self.key, branches, x, result, own, arrived)
-            wide = next((one for one in self.wide if path in one.gradients), None)
+            wide = next((outcome for outcome in self.wide if path in outcome.gradients), None)
             if wide is not None and has_own_factors(
                 x.double(), wide.outputs[0], wide.gradients[path], self._arrived(wide.outputs[0])
             ):
@@ -79,8 +79,8 @@ class RandomCall:
         return [pair for pair in zip(self.inputs.paths(), self.inputs.tensors(), strict=True) if _is_real(pair[1])]
 
     def _branches(self, x: torch.Tensor) -> list[Branch]:
-        draws = [one.outputs[0] for one in self.wide]
-        return branches_of(x, draws) if all(_fits(x, one) for one in draws) else []
+        draws = [outcome.outputs[0] for outcome in self.wide]
+        return branches_of(x, draws) if all(_fits(x, draw) for draw in draws) else []
 
     def _has_gradients_of(self, branches: list[Branch], path: str, x: torch.Tensor) -> bool:
         """True if the gradient of the reference is that of the branch on which its result is."""
@@ -106,7 +106,7 @@ def random_call(
     while len(plain) < many:
         seed_draws(key, f"reference {len(plain)}", seed)
         plain.append(machine.run(bare, inputs, False))
-        sizes = [one.numel() for one in plain[0].outputs if isinstance(one, torch.Tensor)]
+        sizes = [output.numel() for output in plain[0].outputs if isinstance(output, torch.Tensor)]
         many = draws_for(max(sizes, default=0))
     wide: list[Outcome] = []
     given = promoted(inputs, "", True)

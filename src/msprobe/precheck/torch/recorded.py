@@ -11,7 +11,7 @@ import torch
 
 from msprobe.errors import NotAvailableError
 from msprobe.messages import said
-from msprobe.precheck.arguments import TensorInfo
+from msprobe.precheck.arguments import ArgumentTensor
 from msprobe.precheck.executors import RECORDED
 from msprobe.precheck.requests import ApiCall, Requests, flat
 from msprobe.precheck.side.trees import leaves_of
@@ -43,9 +43,9 @@ class RecordedOutcome(Outcome):
         """
         self.gradients.update(self.placed)
         alone = [path for path in inputs.wanted if path not in self.gradients]
-        shapes = dict(zip(inputs.paths(), (tuple(one.shape) for one in inputs.tensors()), strict=True))
+        shapes = dict(zip(inputs.paths(), (tuple(tensor.shape) for tensor in inputs.tensors()), strict=True))
         if len(alone) == 1:
-            fitting = [one for one in self.unplaced if tuple(one.shape) == shapes[alone[0]]]
+            fitting = [tensor for tensor in self.unplaced if tuple(tensor.shape) == shapes[alone[0]]]
             if len(fitting) == 1:
                 self.gradients[alone[0]] = fitting[0]
 
@@ -86,12 +86,12 @@ class RecordedResults:
             named = self._requests.gradients_by_argument(call.key)
             values = self._maker.values(call, tuple(named.values()))
             pairs = zip(named, values, strict=True)
-            outcome.placed = {path: one for path, one in pairs if isinstance(one, torch.Tensor)}
+            outcome.placed = {path: gradient for path, gradient in pairs if isinstance(gradient, torch.Tensor)}
             # What the last node of the graph gave is the call's own only where it is all of it.
             whose = self._requests.says_whose_gradients(call.key)
             arrived = () if whose else self._requests.gradients_of_arguments(call.key)
-            found = leaves_of(self._maker.values(call, arrived))
-            outcome.unplaced = [one for one in found if isinstance(one, torch.Tensor)]
+            leaves = leaves_of(self._maker.values(call, arrived))
+            outcome.unplaced = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         return outcome
 
 
@@ -107,7 +107,7 @@ def gives_back(function: Callable[..., Any], inputs: Inputs) -> bool:
     except Exception:  # what it raises is said where it is checked
         return False
     return bool(results) and all(
-        any(one is tensor and one._version == version for tensor, version in given) for one in results
+        any(result is tensor and result._version == version for tensor, version in given) for result in results
     )
 
 
@@ -118,16 +118,19 @@ def autocast_of_record(
     arguments inside and give single precision back. Its results are then far from those without autocast, and by far
     nearer to those with it. None for none.
     """
-    if {one.dtype for one in inputs.tensors() if one.is_floating_point()} != {torch.float32}:
+    if {tensor.dtype for tensor in inputs.tensors() if tensor.is_floating_point()} != {torch.float32}:
         return None
     alone = Inputs(inputs.args, inputs.kwargs)
     plain = _apart(machine, function, alone, recorded, None)
-    if not any(_SINGLE < one < math.inf for one in plain):
+    if not any(_SINGLE < distance < math.inf for distance in plain):
         return None
     for autocast in (torch.bfloat16, torch.float16):
         if casts_of(machine, function, inputs, autocast):
             near = _apart(machine, function, alone, recorded, autocast)
-            if any(_SINGLE < one < math.inf and other * _NEARER < one for one, other in zip(plain, near, strict=True)):
+            if any(
+                _SINGLE < distance < math.inf and other * _NEARER < distance
+                for distance, other in zip(plain, near, strict=True)
+            ):
                 return autocast
     return None
 
@@ -144,11 +147,11 @@ def _apart(
     except Exception:
         return math.inf, math.inf
     apart, sizes = [], []
-    for one, other in zip(outcome.outputs, recorded.outputs, strict=False):
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and other.is_floating_point():
-            if one.shape != other.shape:
+    for output, other in zip(outcome.outputs, recorded.outputs, strict=False):
+        if isinstance(output, torch.Tensor) and isinstance(other, torch.Tensor) and other.is_floating_point():
+            if output.shape != other.shape:
                 return math.inf, math.inf
-            distances, size = (one.double() - other.double()).abs().flatten(), other.double().abs().flatten()
+            distances, size = (output.double() - other.double()).abs().flatten(), other.double().abs().flatten()
             known = distances.isfinite() & size.isfinite()
             apart.append(distances[known])
             sizes.append(size[known])
@@ -165,10 +168,15 @@ def place_gradients(outcome: Outcome, bench: Outcome) -> None:
     partner is not judged.
     """
     assert isinstance(outcome, RecordedOutcome)
-    free = {path: one for path, one in bench.gradients.items() if one is not None}
-    outcome.gradients.update({path: one for path, one in outcome.placed.items() if path in free})
+    free = {path: gradient for path, gradient in bench.gradients.items() if gradient is not None}
+    outcome.gradients.update({path: gradient for path, gradient in outcome.placed.items() if path in free})
     for gradient in outcome.unplaced:
-        fitting = [(path, form) for path, one in free.items() for form in _forms(gradient) if form.shape == one.shape]
+        fitting = [
+            (path, form)
+            for path, form_wanted in free.items()
+            for form in _forms(gradient)
+            if form.shape == form_wanted.shape
+        ]
         if fitting:
             path, form = min(fitting, key=lambda pair: _distance(pair[1], free[pair[0]]))
             outcome.gradients[path] = form
@@ -183,9 +191,9 @@ def _forms(gradient: torch.Tensor) -> list[torch.Tensor]:
     return [gradient, gradient.t()] if gradient.dim() == 2 else [gradient]
 
 
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    wide = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
-    apart = (one.to(wide) - other.to(wide)).abs()
+def _distance(first: torch.Tensor, other: torch.Tensor) -> float:
+    wide = torch.complex128 if first.is_complex() or other.is_complex() else torch.float64
+    apart = (first.to(wide) - other.to(wide)).abs()
     return float(apart[apart.isfinite()].sum())
 
 
@@ -193,10 +201,10 @@ def unknown_gradients(call: ApiCall) -> str:
     """Why recorded gradients cannot be judged by the inputs; empty if they can: the values of all that came in are
     there, one for each result of floats.
     """
-    given = [one for one in flat(call.gradients or ()) if isinstance(one, TensorInfo)]
-    results = [one for one in flat(call.outputs) if isinstance(one, TensorInfo)]
-    floats = [one for one in results if one.dtype.startswith(("float", "bfloat", "complex"))]
-    if any(one.file is None and one.numel for one in given):
+    given = [info for info in flat(call.gradients or ()) if isinstance(info, ArgumentTensor)]
+    results = [info for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
+    floats = [info for info in results if info.dtype.startswith(("float", "bfloat", "complex"))]
+    if any(info.file is None and info.numel for info in given):
         return said("gradient-values-missing")
     if len(results) > 1 and len(list(flat(call.gradients or ()))) not in (len(floats), len(results)):
         return said("gradient-result-unknown")
@@ -207,8 +215,8 @@ def other_shapes(call: ApiCall, bench: Outcome) -> str:
     """Why a pass of a module is another computation than was recorded; empty if nothing says."""
     if call.exact:
         return ""
-    recorded = [one.shape for one in flat(call.outputs) if isinstance(one, TensorInfo)]
-    given = [tuple(one.shape) for one in bench.outputs if isinstance(one, torch.Tensor)]
+    recorded = [info.shape for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
+    given = [tuple(output.shape) for output in bench.outputs if isinstance(output, torch.Tensor)]
     if not recorded or len(recorded) > len(given) or recorded == given[: len(recorded)]:
         return ""
     return said("module-made-differently", given[: len(recorded)], recorded)

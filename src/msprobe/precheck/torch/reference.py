@@ -48,13 +48,13 @@ def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
     A call of several float types, or whose results have another type than its arguments, ran under autocast: losses
     and norms give single precision of half types there, which without it they do not.
     """
-    found = float_types(inputs)
-    halves = [dtype for dtype in found if dtype is not torch.float32]
-    if len(found) > 1:
+    types = float_types(inputs)
+    halves = [dtype for dtype in types if dtype is not torch.float32]
+    if len(types) > 1:
         return halves[0]
-    if len(found) == 1 and recorded:
+    if len(types) == 1 and recorded:
         first = CONSTANTS["torch.dtype"].get(recorded[0])
-        if first in (torch.float16, torch.bfloat16) and first is not found[0]:
+        if first in (torch.float16, torch.bfloat16) and first is not types[0]:
             return first  # type: ignore[no-any-return]
         if first is torch.float32 and halves:
             return halves[0]
@@ -63,14 +63,14 @@ def autocast_of(inputs: Inputs, recorded: list[str]) -> torch.dtype | None:
 
 def promoted(inputs: Inputs, api: str, double: bool) -> Inputs:
     """The arguments of the reference: in double precision, or as 8.1.1 promotes them."""
-    found = float_types(inputs)
+    types = float_types(inputs)
 
     def target(dtype: torch.dtype) -> torch.dtype:
         if double:
             return torch.float64 if dtype.is_floating_point else _UP.get(dtype, dtype)
         if dtype is torch.float32 and api in _FP32_STAYS:
             return dtype
-        if len(found) > 1 and dtype in _COUNTED:
+        if len(types) > 1 and dtype in _COUNTED:
             return torch.float32
         return _LEGACY.get(dtype, dtype)
 
@@ -89,7 +89,9 @@ def promoted(inputs: Inputs, api: str, double: bool) -> Inputs:
             return tensor.to(torch.float64 if tensor.is_floating_point() else _UP.get(tensor.dtype, tensor.dtype))
         return tensor.to(_LEGACY.get(tensor.dtype, tensor.dtype))
 
-    gradients = None if inputs.gradients is None else [map_tree(one, "", up_gradient) for one in inputs.gradients]
+    gradients = (
+        None if inputs.gradients is None else [map_tree(gradient, "", up_gradient) for gradient in inputs.gradients]
+    )
     device = torch.device("cpu")
     return Inputs(for_device(args, device), for_device(kwargs, device), gradients, inputs.wanted)
 
@@ -106,7 +108,7 @@ def _wide_types(value: Any) -> Any:
 
 
 @dataclass
-class Movement:
+class MeasuredMovement:
     """What disturbed calls show of each result of the reference, by ``output.0`` and the paths of gradients.
 
     ``moved``: how far each element moves. ``elementwise``: results whose elements depend only on what is at the same
@@ -121,13 +123,13 @@ class Movement:
 
 
 def by_name(outcome: Outcome) -> dict[str, Any]:
-    """Results and gradients of a call by the names of :class:`Movement`."""
-    return {**{f"output.{place}": one for place, one in enumerate(outcome.outputs)}, **outcome.gradients}
+    """Results and gradients of a call by the names of :class:`MeasuredMovement`."""
+    return {**{f"output.{place}": output for place, output in enumerate(outcome.outputs)}, **outcome.gradients}
 
 
 def disturbed(
     function: Callable[..., Any], inputs: Inputs, reference: Outcome, eps: float, key: str, seed: int
-) -> Movement:
+) -> MeasuredMovement:
     """How far each element of the reference moves when its inputs are off by up to ``eps`` of their size, and what
     else that reports the results.
 
@@ -163,7 +165,7 @@ def disturbed(
             return given[-1]
 
         args, kwargs = inputs.map(off)
-        gradients = None if inputs.gradients is None else [map_tree(one, "", off) for one in inputs.gradients]
+        gradients = None if inputs.gradients is None else [map_tree(gradient, "", off) for gradient in inputs.gradients]
         with contextlib.suppress(Exception):
             again = run_call(function, Inputs(args, kwargs, gradients, inputs.wanted), bool(reference.gradients))
             pairs = [
@@ -176,7 +178,7 @@ def disturbed(
                 if not everywhere:
                     add_distance(moved, name, old, new)
                     elementwise.see(name, old, new, touched)
-    return Movement(moved, elementwise.names, taken_over.places)
+    return MeasuredMovement(moved, elementwise.names, taken_over.places)
 
 
 def add_distances(moved: dict[str, Any], reference: Outcome, again: Outcome) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.reference import units_at
 
 _MOST_BRANCHES = 3
@@ -44,20 +44,20 @@ def branches_of(x: torch.Tensor, draws: Sequence[torch.Tensor]) -> list[Branch]:
     elements that lie on no branch that several have.
     """
     x = torch.cat([x.double().flatten()] * len(draws))
-    y = torch.cat([one.double().flatten() for one in draws])
+    y = torch.cat([draw.double().flatten() for draw in draws])
     finite = x.isfinite() & y.isfinite()
     x, y = x[finite], y[finite]
     if x.numel() < _LEAST_ELEMENTS or bool((x == x[0]).all()):
         return []
-    found = [Branch(0.0, 0.0)]
-    rest = ~_near(y, found[0].at(x))
+    branches = [Branch(0.0, 0.0)]
+    rest = ~_near(y, branches[0].at(x))
     while bool(rest.any()):
         branch = _next(x[rest], y[rest])
-        if branch is None or len(found) > _MOST_BRANCHES:
+        if branch is None or len(branches) > _MOST_BRANCHES:
             return []
-        found.append(branch)
+        branches.append(branch)
         rest &= ~_near(y, branch.at(x))
-    return found if len(found) > 1 else []
+    return branches if len(branches) > 1 else []
 
 
 def _next(x: torch.Tensor, y: torch.Tensor) -> Branch | None:
@@ -88,7 +88,7 @@ def _near(y: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 def judge_branches(
     name: str, branches: Sequence[Branch], x: torch.Tensor, y: torch.Tensor, gradient: Any = None, arrived: Any = None
-) -> list[Judged]:
+) -> list[JudgedResult]:
     """A row for the result ``y`` of the candidate, and one for its ``gradient``, if there is one."""
     wide, out = x.double(), y.double()
     units = units_at(out, y.dtype) * _UNITS
@@ -99,7 +99,7 @@ def judge_branches(
         size = torch.maximum(expected.abs(), torch.full_like(expected, abs(branch.offset)))
         on.append((out - expected).abs() <= torch.maximum(units, units_at(size, y.dtype) * _UNITS))
     some = torch.stack(on).any(0) | ~wide.isfinite()
-    row = Judged(f"{name}.forward.output.0", "pass", said("random-relation-holds"))
+    row = JudgedResult(f"{name}.forward.output.0", "pass", said("random-relation-holds"))
     if not bool(some.all()):
         place = [int(n) for n in (~some).nonzero()[0]]
         row.status, row.index = "error", tuple(place)
@@ -112,7 +112,7 @@ def judge_branches(
         for branch, here in zip(branches, on, strict=True):
             expected = branch.factor * came
             good |= here & ((got - expected).abs() <= units_at(expected, gradient.dtype) * _UNITS)
-        rows.append(Judged(f"{name}.backward.output.0", "pass", said("random-gradient-fits")))
+        rows.append(JudgedResult(f"{name}.backward.output.0", "pass", said("random-gradient-fits")))
         if not bool(good.all()):
             place = [int(n) for n in (~good).nonzero()[0]]
             rows[-1].status, rows[-1].index = "error", tuple(place)
@@ -139,9 +139,9 @@ def has_own_factors(x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: An
     return left.shape == right.shape and bool(((left - right).abs() <= 1e-9 * right.abs().max()).all())
 
 
-def judge_own_factors(name: str, x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> Judged:
+def judge_own_factors(name: str, x: torch.Tensor, y: torch.Tensor, gradient: Any, arrived: Any) -> JudgedResult:
     """The row of a gradient that is to be the result's own factor times the input."""
-    row = Judged(f"{name}.backward.output.0", "pass", said("random-gradient-fits"))
+    row = JudgedResult(f"{name}.backward.output.0", "pass", said("random-gradient-fits"))
     expected = y.double() * arrived.double() / x.double()
     known = expected.isfinite() & (x != 0)
     far = (gradient.double() - expected).abs() > units_at(expected.nan_to_num(0.0), gradient.dtype) * _UNITS

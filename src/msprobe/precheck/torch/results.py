@@ -25,17 +25,20 @@ def ordinary_beside(ordinary: Any, device: torch.Tensor, is_judged: bool) -> Any
     """What an ordinary kernel gave for a result, as float64; None where it is another kind of thing."""
     if not is_judged or not isinstance(ordinary, torch.Tensor) or ordinary.shape != device.shape:
         return None
-    found = value_of(ordinary)
-    return found.array.astype(np.float64) if found.is_float and ordinary.dtype is device.dtype else None
+    value = value_of(ordinary)
+    return value.array.astype(np.float64) if value.is_float and ordinary.dtype is device.dtype else None
 
 
 def same_bits(first: torch.Tensor, second: Any) -> bool:
     """True for tensors that are equal bit for bit."""
     if not isinstance(second, torch.Tensor) or first.shape != second.shape or first.dtype != second.dtype:
         return False
-    one, other = first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8), None
+    first_bytes, other = (
+        first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8),
+        None,
+    )
     other = second.contiguous().view(torch.uint8) if second.dim() else second.reshape(1).view(torch.uint8)
-    return bool(torch.equal(one, other))
+    return bool(torch.equal(first_bytes, other))
 
 
 def value_of(result: Any) -> Any:

@@ -13,8 +13,8 @@ import torch
 
 from msprobe.errors import MsprobeError
 from msprobe.messages import said, text_of
-from msprobe.precheck.arguments import Plain, TensorInfo, UnreadableArgumentError
-from msprobe.precheck.columns import BLANK, Judged, direction_status, worst_of
+from msprobe.precheck.arguments import ArgumentTensor, Plain, UnreadableArgumentError
+from msprobe.precheck.columns import BLANK, JudgedResult, direction_status, worst_of
 from msprobe.precheck.executors import RECORDED, executor_of, is_details_file
 from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import ResultPair, Value, judge
@@ -79,7 +79,7 @@ class Sides:
     bench: Outcome
     device: Outcome
     control: Outcome | None
-    movement: reference.Movement
+    movement: reference.MeasuredMovement
     autocast: torch.dtype | None
     given: Given
     #: The candidate drew random numbers.
@@ -128,10 +128,10 @@ class TorchRunner:
             if self._recorded is not None:
                 if not call.exact:
                     return self._skip(key, said("module-settings-missing"), has_backward)
-                if all(isinstance(one, Plain) and one.value is None for one in flat(call.outputs)):
+                if all(isinstance(argument, Plain) and argument.value is None for argument in flat(call.outputs)):
                     return self._skip(key, said("written-not-recorded"), has_backward)
                 self._recorded.take(call)
-            recorded = [one.dtype for one in flat(call.outputs) if isinstance(one, TensorInfo)]
+            recorded = [info.dtype for info in flat(call.outputs) if isinstance(info, ArgumentTensor)]
             return self.check(key, call.api.name, function, inputs, has_backward, recorded, call)
         except MsprobeError as problem:
             return self._skip(key, problem.message, has_backward)
@@ -188,7 +188,7 @@ class TorchRunner:
             if api.rpartition(".")[2] in _UP_TO_SIGN and self._profile.own:
                 why = why or said("gradient-up-to-sign")
             if why:
-                rows.append(Judged(f"{key}.backward.output.0", "SKIP", why))
+                rows.append(JudgedResult(f"{key}.backward.output.0", "SKIP", why))
                 status, message = "SKIP", why
             else:
                 gradients = self._backward(key, api, sides.bench, sides.device, sides)
@@ -209,7 +209,7 @@ class TorchRunner:
             errors_kept.save(Path(self._task.error_folder), key, inputs, sides.bench, sides.device)
         return answer
 
-    def _answer(self, key: str, rows: list[Judged], forward: str, backward: str, message: str) -> Answer:
+    def _answer(self, key: str, rows: list[JudgedResult], forward: str, backward: str, message: str) -> Answer:
         skips = "SKIP" in (forward, backward)
         result = [key, forward, backward, (message or said("call-skipped")) if skips else ""]
         worst = max((row.scaled for row in rows if row.scaled is not None), default=0.0)
@@ -217,7 +217,7 @@ class TorchRunner:
             worst = max((row.metrics.get("max_relative") or 0.0 for row in rows), default=0.0)
         return Answer(key, result, self._cells(rows), worst=worst)
 
-    def _cells(self, rows: list[Judged]) -> list[list[str]]:
+    def _cells(self, rows: list[JudgedResult]) -> list[list[str]]:
         return [row.cells(self._task.decimals, *self.further, self._arguments) for row in rows]
 
     def _no_backward(
@@ -258,7 +258,7 @@ class TorchRunner:
             function, bare = draws.noting(function), draws.given_to(bare)
         if self._cleaning is not None:
             function, bare, plain, unseeded = (
-                cleaned(one, named, self._cleaning) for one in (function, bare, plain, unseeded)
+                cleaned(function_given, named, self._cleaning) for function_given in (function, bare, plain, unseeded)
             )
         autocast = reference.autocast_of(inputs, recorded) if "type" not in api else None
         state = torch.get_rng_state()
@@ -282,7 +282,7 @@ class TorchRunner:
             device.outputs = leaves_of(self._cleaning(api, _unpacked(device.outputs), inputs.args, inputs.kwargs))
         if self._recorded is not None and backward:
             place_gradients(device, bench)
-        movement = reference.Movement()
+        movement = reference.MeasuredMovement()
         if self._profile.own:
             eps = _coarsest(device, given)
             if eps:
@@ -322,17 +322,17 @@ class TorchRunner:
             return self._cpu.run(function, inputs, backward, autocast)
         return None
 
-    def _forward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
+    def _forward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[JudgedResult]:
         name = f"{key}.forward.output"
         if len(bench.outputs) > len(device.outputs):
             message = said("result-counts-differ", len(device.outputs), len(bench.outputs))
-            return [Judged(f"{name}.0", "error", message)]
+            return [JudgedResult(f"{name}.0", "error", message)]
         return [
             self._judged(f"{name}.{place}", api, ours, device.outputs[place], sides, f"output.{place}")
             for place, ours in enumerate(bench.outputs)
         ]
 
-    def _backward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[Judged]:
+    def _backward(self, key: str, api: str, bench: Outcome, device: Outcome, sides: Sides) -> list[JudgedResult]:
         """A row for each tensor among the arguments, those without a gradient too: the number says which one it is."""
         rows = []
         paths = sides.inputs.paths()
@@ -344,7 +344,7 @@ class TorchRunner:
                 why = said("gradient-not-in-dump", path)
                 if path not in sides.inputs.wanted:
                     why = said("argument-requires-none", path)
-                rows.append(Judged(name, "SKIP", why))
+                rows.append(JudgedResult(name, "SKIP", why))
                 continue
             ours, theirs = bench.gradients[path], device.gradients.get(path)
             rows.append(self._judged(name, api, ours, theirs, sides, path))
@@ -352,7 +352,7 @@ class TorchRunner:
                 rows[-1].message = said("argument-without-gradient", path)
         return rows
 
-    def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> Judged:
+    def _judged(self, name: str, api: str, bench: Any, device: Any, sides: Sides, which: str) -> JudgedResult:
         if self._profile.own and api.rpartition(".")[2] in _UP_TO_SIGN:
             bench, device = sizes_of(bench), sizes_of(device)
         pair = ResultPair(name, value_of(bench), value_of(device))
@@ -411,7 +411,7 @@ class TorchRunner:
                 gradients = worst_of(self._backward(key, api, sides.bench, device, sides), gradients)
             if not gradients:
                 why = why or said("draw-not-visible")
-                gradients = [Judged(f"{key}.backward.output.0", "SKIP", why)]
+                gradients = [JudgedResult(f"{key}.backward.output.0", "SKIP", why)]
             is_skip = all(row.status == "SKIP" for row in gradients)
             status = "SKIP" if is_skip else direction_status(gradients, self._profile.warning)
             message = gradients[0].message if is_skip else ""
@@ -433,7 +433,7 @@ class TorchRunner:
         status, message = BLANK, ""
         if has_backward:
             status, message = "SKIP", said("draws-have-own-gradients")
-            rows.append(Judged(f"{key}.backward.output.0", "SKIP", message))
+            rows.append(JudgedResult(f"{key}.backward.output.0", "SKIP", message))
         answer = self._answer(key, rows, direction_status(rows, self._profile.warning), status, message)
         answer.control = self._cells(control)
         return answer
@@ -451,7 +451,7 @@ class TorchRunner:
                     notes.append(said("gradient-not-deterministic", path, number + 1))
         return list(dict.fromkeys(notes))
 
-    def _formula(self, key: str, function: Callable[..., Any], inputs: Inputs) -> Judged:
+    def _formula(self, key: str, function: Callable[..., Any], inputs: Inputs) -> JudgedResult:
         """The formula of the backward against differences of the forward, in double precision."""
         from msprobe.precheck.torch.formula import check_formula
 
@@ -461,11 +461,11 @@ class TorchRunner:
 def _has_type_of_arguments(result: Any, inputs: Inputs) -> bool:
     """True if all float arguments, and gradients that come in, have the type of a result."""
     given = [*inputs.tensors(), *leaves_of(inputs.gradients or [])]
-    types = {one.dtype for one in given if isinstance(one, torch.Tensor) and one.is_floating_point()}
+    types = {value.dtype for value in given if isinstance(value, torch.Tensor) and value.is_floating_point()}
     return isinstance(result, torch.Tensor) and types == {result.dtype}
 
 
-def _spreads(key: str, bench: Outcome, device: Outcome) -> list[Judged]:
+def _spreads(key: str, bench: Outcome, device: Outcome) -> list[JudgedResult]:
     pairs = zip(bench.outputs, device.outputs, strict=True)
     return [spread.judge_spread(f"{key}.forward.output.{place}", *pair) for place, pair in enumerate(pairs)]
 
@@ -487,10 +487,10 @@ def _coarsest(device: Outcome, given: Given) -> float:
     """The unit of rounding of the coarsest float type among the results, or that arguments are rounded to inside; of
     the arguments, without such a result.
     """
-    found = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
-    found += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
-    found += [reference.eps_of(given.coarsest)] if given.coarsest is not None else []
-    return max(found, default=0.0) or max((reference.eps_of(one.dtype) for one in given.typed.tensors()), default=0.0)
+    units = [reference.eps_of(value.dtype) for value in device.outputs if isinstance(value, torch.Tensor)]
+    units += [reference.eps_of(value.dtype) for value in device.gradients.values() if value is not None]
+    units += [reference.eps_of(given.coarsest)] if given.coarsest is not None else []
+    return max(units, default=0.0) or max((reference.eps_of(t.dtype) for t in given.typed.tensors()), default=0.0)
 
 
 def _without_dropout(inputs: Inputs) -> None:

@@ -54,8 +54,8 @@ class SampleRunner:
         self._task = task
         self._most = most
         self._dtypes = [dtype_of(DTYPES[name]) for name in dtypes]
-        found, self._warning = _operators_here()
-        self._operators = _chosen(found, names)
+        known, self._warning = _operators_here()
+        self._operators = _chosen(known, names)
         self._are_named = bool(names)
         self._held: tuple[str, list[Any]] = ("", [])
 
@@ -106,12 +106,12 @@ class SampleRunner:
         grad = bool(operator.supports_autograd and dtype in operator.supported_backward_dtypes("cpu"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = []
+            samples = []
             for sample in operator.sample_inputs("cpu", dtype, requires_grad=grad):
-                found.append(sample)
-                if len(found) >= self._most:
+                samples.append(sample)
+                if len(samples) >= self._most:
                     break
-        return found
+        return samples
 
     def _add_gradients(self, operator: Any, inputs: Inputs, key: str) -> bool:
         """Gradients for the results; False where there is no backward."""
@@ -145,10 +145,10 @@ def operators() -> list[Any]:
         warnings.simplefilter("ignore")
         try:
             module: Any = importlib.import_module(private.SAMPLES_MODULE)
-            found: list[Any] = [one for one in module.op_db if one.name not in _LEFT_OUT]
+            known: list[Any] = [operator for operator in module.op_db if operator.name not in _LEFT_OUT]
         except (ImportError, AttributeError) as problem:  # a private module: it may be missing, or have changed
             raise NotAvailableError(said("samples-missing", torch.__version__, problem)) from None
-    return found
+    return known
 
 
 @contextlib.contextmanager
@@ -167,13 +167,13 @@ def _stand_in_for_expecttest() -> Iterator[None]:
         del sys.modules["expecttest"]
 
 
-def _chosen(found: list[Any], names: list[str]) -> list[Any]:
+def _chosen(operators_known: list[Any], names: list[str]) -> list[Any]:
     if not names:
-        return found
-    chosen = [one for one in found if any(_is_called(one, name) for name in names)]
-    missing = [name for name in names if not any(_is_called(one, name) for one in found)]
+        return operators_known
+    chosen = [operator for operator in operators_known if any(_is_called(operator, name) for name in names)]
+    missing = [name for name in names if not any(_is_called(operator, name) for operator in operators_known)]
     if missing:
-        known = sorted({one.name.rpartition(".")[2] for one in found})
+        known = sorted({operator.name.rpartition(".")[2] for operator in operators_known})
         near = [close for name in missing for close in near_words(name, known, 3)]
         hint = said("near-samples", ", ".join(dict.fromkeys(near))) if near else ""
         raise NotAvailableError(said("samples-of-operator-missing", torch.__version__, ", ".join(missing), hint))

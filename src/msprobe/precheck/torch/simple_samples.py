@@ -102,8 +102,8 @@ class SimpleOperator:
     def _forms(self) -> list[tuple[_Form, float, float]]:
         state = torch.get_rng_state()
         try:
-            found = (self._form(form) for form in _FORMS)
-            return [one for one in found if one is not None]
+            forms = (self._form(form) for form in _FORMS)
+            return [form for form in forms if form is not None]
         finally:
             torch.set_rng_state(state)
 
@@ -122,14 +122,14 @@ class SimpleOperator:
 def simple_operators() -> list[Any]:
     """All functions of the list of recorded APIs that take one of the simple forms."""
     lists = shipped_list("msprobe.capture.torch")
-    found: dict[str, SimpleOperator] = {}
+    by_name: dict[str, SimpleOperator] = {}
     for group, prefix in _PREFIXES.items():
         for name in lists[group]:
             op = getattr(_SPACES[group], name, None)
             if name.startswith("_") or name.endswith("_") or name in _LEFT_OUT or not callable(op):
                 continue
-            found.setdefault(f"{prefix}{name}", SimpleOperator(f"{prefix}{name}", op))
-    return list(found.values())
+            by_name.setdefault(f"{prefix}{name}", SimpleOperator(f"{prefix}{name}", op))
+    return list(by_name.values())
 
 
 def _sample(form: _Form, low: float, high: float, dtype: torch.dtype, requires_grad: bool) -> Sample:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from msprobe.messages import said
-from msprobe.precheck.columns import Judged
+from msprobe.precheck.columns import JudgedResult
 from msprobe.precheck.torch.distribution import real_parts, row_of_random
 
 # Standard errors apart that no healthy generator is: one in half a billion draws of a normal distribution.
@@ -16,7 +16,7 @@ _MOST_STANDARD_ERRORS = 6.0
 _LEAST_ELEMENTS = 30
 
 
-def judge_spread(name: str, bench: Any, device: Any) -> Judged:
+def judge_spread(name: str, bench: Any, device: Any) -> JudgedResult:
     """Shape and type must agree; share of zeros and mean within six standard errors, of complex numbers those of both
     parts.
     """

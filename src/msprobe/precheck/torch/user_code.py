@@ -34,10 +34,10 @@ def load_function(text: str, option: str) -> Callable[..., Any]:
     except Exception as problem:
         why = f"{type(problem).__name__}: {problem}"
         raise InvalidInputError(said("function-not-loaded", option, text, why)) from None
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise InvalidInputError(said("function-not-in-file", option, text, file, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def load_operator(forward: str, backward: str = "") -> Callable[..., Any]:
@@ -73,11 +73,11 @@ def with_backward(forward: Callable[..., Any], backward: Callable[..., Any]) -> 
 
             @staticmethod
             def backward(context: Any, *gradients: Any) -> Any:
-                found = backward(gradients[0] if len(gradients) == 1 else gradients, *bare.args, **bare.kwargs)
-                found = tuple(found) if isinstance(found, (list, tuple)) else (found,)
-                if len(found) != len(given):
-                    raise ValueError(said("gradients-of-operator", len(found), len(given)))
-                return found
+                returned = backward(gradients[0] if len(gradients) == 1 else gradients, *bare.args, **bare.kwargs)
+                returned = tuple(returned) if isinstance(returned, (list, tuple)) else (returned,)
+                if len(returned) != len(given):
+                    raise ValueError(said("gradients-of-operator", len(returned), len(given)))
+                return returned
 
         return WithBackward.apply(*given)  # type: ignore[no-untyped-call]
 

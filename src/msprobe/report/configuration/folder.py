@@ -48,8 +48,15 @@ def compare_to_folder(
 def _as_json(result: ConfigurationComparison) -> dict[str, Any]:
     """The answer for programs: its level, the findings, and what was compared."""
     findings = [
-        {"part": one.part, "name": one.name, "level": one.level, "bench": one.bench, "cmp": one.cmp, "why": one.why}
-        for one in result.findings
+        {
+            "part": finding.part,
+            "name": finding.name,
+            "level": finding.level,
+            "bench": finding.bench,
+            "cmp": finding.cmp,
+            "why": finding.why,
+        }
+        for finding in result.findings
     ]
     return {"level": result.level, "findings": findings, "coverage": result.coverage.as_json()}
 

@@ -37,8 +37,8 @@ def _body(result: ConfigurationComparison) -> Iterator[str]:
     )
     yield _table(("part", "result", ""), [(part.name, part.level, note_of(part)) for part in result.parts], 1)
     ranked = [
-        (number, one.level, one.part, one.name, one.bench, one.cmp, one.why)
-        for number, one in enumerate(result.findings, 1)
+        (number, finding.level, finding.part, finding.name, finding.bench, finding.cmp, finding.why)
+        for number, finding in enumerate(result.findings, 1)
     ]
     if ranked:
         yield f"<h2>{_text(said('most-likely-cause'))}</h2>\n" + _table(FINDINGS, ranked, 1)

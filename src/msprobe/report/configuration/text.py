@@ -12,8 +12,8 @@ _SHOWN = 12
 
 def headline(result: ConfigurationComparison) -> str:
     """The answer in one sentence."""
-    errors = sum(one.level == "error" for one in result.findings)
-    warnings = sum(one.level == "warning" for one in result.findings)
+    errors = sum(finding.level == "error" for finding in result.findings)
+    warnings = sum(finding.level == "warning" for finding in result.findings)
     counted = said("one-warning") if warnings == 1 else said("warnings", warnings)
     not_compared = result.coverage.sentence()
     if errors:
@@ -27,22 +27,24 @@ def headline(result: ConfigurationComparison) -> str:
 
 def lines(result: ConfigurationComparison) -> list[str]:
     """All lines, clean of what could drive a terminal."""
-    found = [f"bench {result.bench}", f"cmp   {result.cmp}", "", headline(result), ""]
+    printed = [f"bench {result.bench}", f"cmp   {result.cmp}", "", headline(result), ""]
     width = max((len(part.name) for part in result.parts), default=0)
-    found += [f"  {part.name:<{width}}  {part.level:<7}  {translated(note_of(part))}".rstrip() for part in result.parts]
+    printed += [
+        f"  {part.name:<{width}}  {part.level:<7}  {translated(note_of(part))}".rstrip() for part in result.parts
+    ]
     if result.findings:
-        found += ["", translated(said("most-likely-cause")) + ":"]
-        found += [f"  {number:>2}. {line_of(one)}" for number, one in enumerate(result.findings[:_SHOWN], 1)]
+        printed += ["", translated(said("most-likely-cause")) + ":"]
+        printed += [f"  {number:>2}. {line_of(finding)}" for number, finding in enumerate(result.findings[:_SHOWN], 1)]
     if len(result.findings) > _SHOWN:
-        found.append("      " + said("more-in-findings-sheet", len(result.findings) - _SHOWN))
+        printed.append("      " + said("more-in-findings-sheet", len(result.findings) - _SHOWN))
     if result.notes:
-        found.append("")
-        found += ["  " + said("note-before", note) for note in result.notes]
-    return [clean(translated(line)) for line in found]
+        printed.append("")
+        printed += ["  " + said("note-before", note) for note in result.notes]
+    return [clean(translated(line)) for line in printed]
 
 
-def line_of(one: ConfigurationFinding) -> str:
+def line_of(finding: ConfigurationFinding) -> str:
     """A finding in a line."""
-    name, bench, cmp, why = map(translated, (one.name, one.bench, one.cmp, one.why))
+    name, bench, cmp, why = map(translated, (finding.name, finding.bench, finding.cmp, finding.why))
     values = f": {bench or '-'} | {cmp or '-'}" if bench or cmp else ""
-    return f"{one.level:<7}  {one.part}: {name}{values}{f'  ({why})' if why else ''}"
+    return f"{finding.level:<7}  {finding.part}: {name}{values}{f'  ({why})' if why else ''}"

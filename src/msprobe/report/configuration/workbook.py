@@ -25,13 +25,13 @@ def _sheets(result: ConfigurationComparison) -> Iterator[Sheet]:
     rows = [(part.name, part.level, translated(note_of(part))) for part in result.parts]
     yield _sheet("summary", SUMMARY, rows, [_COLOURS.get(part.level, PLAIN) for part in result.parts])
     ranked = [
-        (number, one.level, one.part, *map(translated, (one.name, one.bench, one.cmp, one.why)))
-        for number, one in enumerate(result.findings, 1)
+        (number, finding.level, finding.part, *map(translated, (finding.name, finding.bench, finding.cmp, finding.why)))
+        for number, finding in enumerate(result.findings, 1)
     ]
     for part in result.parts:
         if not part.missing_in:
             yield from _split(part.name, part.header, part.rows, _colours(part))
-    yield from _split("findings", FINDINGS, ranked, [_COLOURS.get(one.level, PLAIN) for one in result.findings])
+    yield from _split("findings", FINDINGS, ranked, [_COLOURS.get(finding.level, PLAIN) for finding in result.findings])
 
 
 def note_of(part: DifferenceSheet) -> str:

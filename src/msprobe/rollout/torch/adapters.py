@@ -39,11 +39,11 @@ class Adapted(torch.nn.Linear):
 
 def without_adapters(layers: Sequence[Any], given: torch.Tensor) -> torch.Tensor | None:
     """What layers give side by side without their adapters; None where none has one."""
-    if not any(isinstance(one, Adapted) for one in layers) or not all(
-        isinstance(one, torch.nn.Linear) for one in layers
+    if not any(isinstance(layer, Adapted) for layer in layers) or not all(
+        isinstance(layer, torch.nn.Linear) for layer in layers
     ):
         return None
-    return torch.cat([torch.nn.functional.linear(given, one.weight, one.bias) for one in layers], -1)
+    return torch.cat([torch.nn.functional.linear(given, layer.weight, layer.bias) for layer in layers], -1)
 
 
 def is_adapter(folder: str) -> bool:
@@ -54,10 +54,14 @@ def is_adapter(folder: str) -> bool:
 def base_of(folder: str) -> str:
     """The folder of the model that an adapter belongs to. Raises InvalidInputError."""
     base = read_json(os.path.join(folder, CONFIG)).get("base_model_name_or_path")
-    found = [one for one in (base, os.path.join(folder, str(base))) if isinstance(base, str) and os.path.isdir(one)]
-    if not found:
+    folder_tried = [
+        folder_tried
+        for folder_tried in (base, os.path.join(folder, str(base)))
+        if isinstance(base, str) and os.path.isdir(folder_tried)
+    ]
+    if not folder_tried:
         raise InvalidInputError(said("adapter-base-missing", os.path.join(folder, CONFIG), base))
-    return str(found[0])
+    return str(folder_tried[0])
 
 
 def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
@@ -71,12 +75,12 @@ def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
         file = os.path.join(folder, WEIGHTS)
         raise InvalidInputError(said("adapter-unreadable", file, str(problem)[:120])) from problem
     if config.get("peft_type") != "LORA" or config.get("use_dora") or not isinstance(config.get("r"), int):
-        found = f"{config.get('peft_type')!r}, r = {config.get('r')!r}"
-        raise InvalidInputError(said("adapter-unreadable", os.path.join(folder, CONFIG), found))
+        settings = f"{config.get('peft_type')!r}, r = {config.get('r')!r}"
+        raise InvalidInputError(said("adapter-unreadable", os.path.join(folder, CONFIG), settings))
     root = float(config["r"]) ** 0.5 if config.get("use_rslora") else float(config["r"])
     scale = float(config.get("lora_alpha", config["r"])) / root
     strange = []
-    for name in sorted(one for one in tensors if one.endswith(".lora_A.weight")):
+    for name in sorted(name for name in tensors if name.endswith(".lora_A.weight")):
         path = name.removeprefix(_PREFIX).removesuffix(".lora_A.weight")
         other = tensors.get(name.replace(".lora_A.", ".lora_B."))
         try:
@@ -89,6 +93,6 @@ def adapt(model: Any, folder: str, kind: torch.dtype) -> None:
         around, _, last = path.rpartition(".")
         adapted = Adapted(base, tensors[name].to(kind), other.to(kind) * scale)
         setattr(model.get_submodule(around), last, adapted)
-    if strange or not any(isinstance(one, Adapted) for one in model.modules()):
+    if strange or not any(isinstance(module, Adapted) for module in model.modules()):
         shown = ", ".join(strange[:5]) or said("no-layer-at-all")
         raise InvalidInputError(said("adapter-of-another-model", folder, shown))

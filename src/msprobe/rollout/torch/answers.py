@@ -15,7 +15,7 @@ from msprobe.foreign.opening import file_bytes
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, Contract, hold
 from msprobe.rollout.responses import Response, Responses, read_responses
 from msprobe.rollout.torch.recorded import ModuleCall, RowOrigins
-from msprobe.rollout.torch.routing import Choices
+from msprobe.rollout.torch.routing import ExpertChoices
 from msprobe.rollout.torch.trainer import Trainer
 
 _MOST_LOGITS = 1 << 26
@@ -36,7 +36,7 @@ class Answers:
             if isinstance(row, dict):
                 self.rows.append(row)
         if not self._is_written:
-            self.rows = _of_passes(passes)
+            self.rows = _rows_of_passes(passes)
         self.tokens = {
             str(row.get("request_id")): [*map(int, row.get("prompt_token_ids", [])), *map(int, row["token_ids"])]
             for row in self.rows
@@ -51,7 +51,7 @@ class Answers:
 
     def note_logits(self, call: ModuleCall) -> None:
         """Are the log-probs of a pass those of its logits?"""
-        logits = next((one for one in call.results if one is not None), None)
+        logits = next((result for result in call.results if result is not None), None)
         if logits is None or call.positions is None or len(call.requests) != len(logits):
             return
         whole = torch.log_softmax(logits.float(), -1)
@@ -70,24 +70,26 @@ class Answers:
         """Were there log-probs, and all of them those of the logits that were recorded?"""
         return not self._is_written or (bool(self._away) and max(self._away) <= ROUNDING_OF_FLOAT32)
 
-    def contract(self, trainer: Trainer, choices: Choices) -> Contract | None:
+    def contract(self, trainer: Trainer, choices: ExpertChoices) -> Contract | None:
         """The engine's log-probs against the trainer's for the same tokens; None where there are none."""
         engine = self._engine()
         if engine is None:
             return None
         mine, theirs = [], []
-        for one, row in zip(engine.rows, self.rows, strict=False):
-            if one.tokens is None:
+        for response, row in zip(engine.rows, self.rows, strict=False):
+            if response.tokens is None:
                 continue
-            count, prompt = len(one.tokens), [int(token) for token in row.get("prompt_token_ids", [])]
-            tokens = torch.tensor([[*prompt, *one.tokens.tolist()]])
-            with choices.of_trainer() as theirs_chose:
+            count, prompt = len(response.tokens), [int(token) for token in row.get("prompt_token_ids", [])]
+            tokens = torch.tensor([[*prompt, *response.tokens.tolist()]])
+            with choices.trainer_choices() as theirs_chose:
                 logits = trainer.model(tokens).logits[0, len(prompt) - 1 : -1].float()
             values = torch.log_softmax(logits, -1)[torch.arange(count), tokens[0, -count:]]
             whole = logits.double().numpy() if logits.numel() * len(engine.rows) <= _MOST_LOGITS else None
-            flipped = choices.flipped(one.name, len(prompt) - 1, count, theirs_chose)
-            mine.append(one if flipped is None else replace(one, router=np.zeros_like(flipped)))
-            theirs.append(Response(one.name, values.double().numpy(), tokens=one.tokens, logits=whole, router=flipped))
+            flipped = choices.flipped(response.name, len(prompt) - 1, count, theirs_chose)
+            mine.append(response if flipped is None else replace(response, router=np.zeros_like(flipped)))
+            theirs.append(
+                Response(response.name, values.double().numpy(), tokens=response.tokens, logits=whole, router=flipped)
+            )
         rows = Responses(engine.path, engine.field, tuple(mine), engine.unread, engine.is_named)
         return hold(rows, Responses("the trainer's model", "logits", tuple(theirs), is_named=True))
 
@@ -98,21 +100,21 @@ class Answers:
         rows = []
         for row in self.rows:
             values = self._log_probs[row["request_id"]]
-            numbers = np.asarray([np.nan if one is None else one for one in values], np.float64)
+            numbers = np.asarray([np.nan if value is None else value for value in values], np.float64)
             rows.append(Response(row["request_id"], numbers, tokens=np.asarray(row["token_ids"], np.int64)))
-        known = any(np.isfinite(one.log_probs).any() for one in rows)
+        known = any(np.isfinite(row.log_probs).any() for row in rows)
         return Responses(self.path, "logits", tuple(rows), is_named=True) if known else None
 
 
-def _of_passes(passes: Sequence[RowOrigins]) -> list[dict[str, Any]]:
+def _rows_of_passes(passes: Sequence[RowOrigins]) -> list[dict[str, Any]]:
     tokens: dict[str, dict[int, int]] = {}
     first: dict[str, int] = {}
-    for one in passes:
-        if one.positions is None or one.tokens is None or len(one.requests) != len(one.tokens):
+    for pass_ in passes:
+        if pass_.positions is None or pass_.tokens is None or len(pass_.requests) != len(pass_.tokens):
             continue
-        for name, place, token in zip(one.requests, one.positions.tolist(), one.tokens.tolist(), strict=True):
+        for name, place, token in zip(pass_.requests, pass_.positions.tolist(), pass_.tokens.tolist(), strict=True):
             tokens.setdefault(name, {})[int(place)] = int(token)
-        for name in set(one.requests):
+        for name in set(pass_.requests):
             first.setdefault(name, len(tokens[name]))
     rows = []
     for name, known in tokens.items():

@@ -141,8 +141,10 @@ def _attended(queries: Any, keys: Any, values: Any, scale: float, cap: float | N
     """Queries of one token [heads, size] over keys and values [tokens, heads, size]."""
     if not cap and queries.dtype != torch.float64:
         # As a trainer runs it: sums in float32 also for half types.
-        one, two, three = queries[:, None], keys.transpose(0, 1), values.transpose(0, 1)
-        return torch.nn.functional.scaled_dot_product_attention(one[None], two[None], three[None], scale=scale)[0, :, 0]
+        query, two, three = queries[:, None], keys.transpose(0, 1), values.transpose(0, 1)
+        return torch.nn.functional.scaled_dot_product_attention(query[None], two[None], three[None], scale=scale)[
+            0, :, 0
+        ]
     scores = torch.einsum("hd,khd->hk", queries, keys) * scale
     if cap:
         scores = torch.tanh(scores / cap) * cap
@@ -158,15 +160,18 @@ def _keys_of(model: Any, tokens: Sequence[int]) -> list[tuple[Any, Any]]:
         model(torch.tensor([list(tokens)]), past_key_values=cache, use_cache=True)
     layers = getattr(cache, "layers", [])
     return [
-        (one.keys[0].transpose(0, 1).reshape(len(tokens), -1), one.values[0].transpose(0, 1).reshape(len(tokens), -1))
-        for one in layers
+        (
+            layer.keys[0].transpose(0, 1).reshape(len(tokens), -1),
+            layer.values[0].transpose(0, 1).reshape(len(tokens), -1),
+        )
+        for layer in layers
     ]
 
 
-def _relative(one: Any, other: Any) -> float:
-    one, other = one.double(), other.double()
-    return float((one - other).square().mean().sqrt() / other.square().mean().sqrt().clamp_min(1e-30))
+def _relative(tensor: Any, other: Any) -> float:
+    tensor, other = tensor.double(), other.double()
+    return float((tensor - other).square().mean().sqrt() / other.square().mean().sqrt().clamp_min(1e-30))
 
 
-def _cast(one: Any, wide: bool) -> Any:
-    return one.double() if wide else one
+def _cast(tensor: Any, wide: bool) -> Any:
+    return tensor.double() if wide else tensor

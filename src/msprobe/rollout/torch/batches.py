@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from msprobe.rollout.engine_file import Engine, Module
+from msprobe.rollout.engine_file import Engine, EngineModule
 from msprobe.rollout.torch.digests import row_digests
 
 _POSITIONS = ("position_ids", "positions")
@@ -53,7 +53,7 @@ class Batches:
         """Whose rows a pass has; None where it has no token ids."""
         tokens = named.get("input_ids")
         if tokens is None:
-            tokens = next((one for one in given if one is not None and not one.is_floating_point()), None)
+            tokens = next((tensor for tensor in given if tensor is not None and not tensor.is_floating_point()), None)
         if tokens is None or tokens.dim() not in (1, 2):
             return None
         tokens = tokens.reshape(1, -1) if tokens.dim() == 1 else tokens
@@ -64,8 +64,8 @@ class Batches:
         else:
             real, places = torch.ones_like(tokens, dtype=torch.bool), self._counted(tokens)
         for name in _POSITIONS:
-            if (one := named.get(name)) is not None and one.numel() in (length, count * length):
-                places = one.reshape(-1, length).expand(count, length)
+            if (tensor := named.get(name)) is not None and tensor.numel() in (length, count * length):
+                places = tensor.reshape(-1, length).expand(count, length)
                 break
         for row in range(count):
             self._note(str(row), tokens[row][real[row]].tolist(), places[row][real[row]].tolist())
@@ -106,16 +106,16 @@ class Attentions:
 
     def ended(self, path: str, angles: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         """A module around such projections has ended: (queries, keys, values, cos, sin), and what attention gave."""
-        found = [self._taken(path, names) for names in (_QUERIES, _KEYS, _VALUES)]
+        taken = [self._taken(path, names) for names in (_QUERIES, _KEYS, _VALUES)]
         attended = self._attended.pop(path, None)
-        self._results = {name: one for name, one in self._results.items() if not name.startswith(f"{path}.")}
-        tensors = [*found, *angles]
-        if attended is None or len(tensors) != 5 or any(one is None for one in tensors):
+        self._results = {name: result for name, result in self._results.items() if not name.startswith(f"{path}.")}
+        tensors = [*taken, *angles]
+        if attended is None or len(tensors) != 5 or any(tensor is None for tensor in tensors):
             return None
         return tensors, [attended]
 
     def _taken(self, path: str, names: Sequence[str]) -> Any:
-        return next((self._results[f"{path}.{one}"] for one in names if f"{path}.{one}" in self._results), None)
+        return next((self._results[f"{path}.{name}"] for name in names if f"{path}.{name}" in self._results), None)
 
 
 def modules_of(parameters: Mapping[str, Mapping[str, Any]]) -> Engine:
@@ -123,9 +123,9 @@ def modules_of(parameters: Mapping[str, Mapping[str, Any]]) -> Engine:
     return Engine(
         {},
         {
-            path: Module(
-                weights={name: row_digests(one) for name, one in tensors.items()},
-                dtypes={name: str(one.dtype) for name, one in tensors.items()},
+            path: EngineModule(
+                weights={name: row_digests(tensor) for name, tensor in tensors.items()},
+                dtypes={name: str(tensor.dtype) for name, tensor in tensors.items()},
             )
             for path, tensors in parameters.items()
         },

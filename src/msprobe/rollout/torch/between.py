@@ -30,7 +30,7 @@ def between_modules(
     calls: Iterable[ModuleCall], trainer: Trainer, tokens: Mapping[str, Sequence[int]]
 ) -> RolloutFinding | None:
     """The first module that is given something different, while all before were given what the trainer's are."""
-    found: dict[str, _Deviation] = {}
+    deviations: dict[str, _Deviation] = {}
     given = _Given(trainer, tokens)
     for call in calls:
         paths = [part.path for part in trainer.parts(call.path)]
@@ -41,26 +41,26 @@ def between_modules(
             rows = [row for row, name in enumerate(call.requests) if name == request]
             other = given.of(request, paths[0], call.positions[rows])
             if other is not None and other.shape == tensor[rows].shape:
-                one = found.setdefault(call.path, _Deviation(str(tensor.dtype).removeprefix("torch.")))
-                one.add(request, call.positions[rows], tensor[rows], other)
+                deviation = deviations.setdefault(call.path, _Deviation(str(tensor.dtype).removeprefix("torch.")))
+                deviation.add(request, call.positions[rows], tensor[rows], other)
     before = 0.0
-    for path, one in found.items():
+    for path, deviation in deviations.items():
         times = _TIMES_OF_NORMS if "norm" in path.rpartition(".")[2] else _TIMES_OF_OTHERS
-        limit = times * max(before, one.floor)
-        if one.rows >= _FEWEST_ROWS and one.usual > limit:
-            numbers = {"module": path, "deviation": one.usual, "before": before, "rows": one.rows}
-            return RolloutFinding("between-modules-differs", tuple(one.requests), numbers)
-        before = max(before, one.usual)
+        limit = times * max(before, deviation.floor)
+        if deviation.rows >= _FEWEST_ROWS and deviation.usual > limit:
+            numbers = {"module": path, "deviation": deviation.usual, "before": before, "rows": deviation.rows}
+            return RolloutFinding("between-modules-differs", tuple(deviation.requests), numbers)
+        before = max(before, deviation.usual)
     return None
 
 
 def _stream(call: ModuleCall, module: Any) -> Any:
     """What a module is given: of a norm that adds the residual first, the sum."""
-    tensors = [one for one in call.given if one is not None]
+    tensors = [tensor for tensor in call.given if tensor is not None]
     if not tensors or not tensors[0].is_floating_point() or tensors[0].dim() != 2:
         return None
     if len(tensors) == 2 and tensors[0].shape == tensors[1].shape and "norm" in call.path.rpartition(".")[2]:
-        results = [one for one in call.results if one is not None]
+        results = [result for result in call.results if result is not None]
         return results[1] if len(results) == 2 and not torch.equal(results[1], tensors[1]) else tensors[0]
     return tensors[0] if len(tensors) == 1 and module is not None else None
 
@@ -110,14 +110,14 @@ class _Given:
         tokens = self._tokens.get(request)
         if not tokens or self._kept > _MOST_KEPT:
             return {}
-        found: dict[str, Any] = {}
-        with torch.no_grad(), self._noting(found):
+        inputs: dict[str, Any] = {}
+        with torch.no_grad(), self._noting(inputs):
             self._trainer.model(torch.tensor([list(tokens)]))
-        self._kept += sum(one.numel() for one in found.values())
-        return found
+        self._kept += sum(tensor.numel() for tensor in inputs.values())
+        return inputs
 
     @contextmanager
-    def _noting(self, found: dict[str, Any]) -> Iterator[None]:
+    def _noting(self, inputs: dict[str, Any]) -> Iterator[None]:
         handles = []
         for path, module in self._trainer.modules.items():
             if any(True for _ in module.children()):
@@ -126,7 +126,7 @@ class _Given:
             def note(module: Any, given: Any, path: str = path) -> None:
                 first = given[0] if given else None
                 if isinstance(first, torch.Tensor) and first.is_floating_point() and first.dim() == 3:
-                    found.setdefault(path, first[0].detach())
+                    inputs.setdefault(path, first[0].detach())
 
             handles.append(module.register_forward_pre_hook(note))
         try:

@@ -11,14 +11,14 @@ import torch
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.rollout.compared import Operator, RolloutAnswer
+from msprobe.rollout.compared import ComparedOperator, RolloutAnswer
 from msprobe.rollout.contract import ROUNDING_OF_FLOAT32, RolloutFinding
 from msprobe.rollout.engine_file import RESPONSES_FILE, Engine
 from msprobe.rollout.torch.adapters import without_adapters
 from msprobe.rollout.torch.answers import Answers
 from msprobe.rollout.torch.between import between_modules
 from msprobe.rollout.torch.experts import FLIPPED
-from msprobe.rollout.torch.measuring import UNITS, Container, Judged, NotKnown
+from msprobe.rollout.torch.measuring import UNITS, Container, JudgedModule, NotKnown
 from msprobe.rollout.torch.operators import Operators, settings_that_differ
 from msprobe.rollout.torch.recorded import LOGITS, ModuleCall, RowOrigins, calls, engine_of, passes_of, type_of
 from msprobe.rollout.torch.trainer import Trainer, load
@@ -58,7 +58,9 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
     with torch.no_grad():
         for call in calls(part, passes):
             try:
-                one = operators.judge(call.path, call.number, call.given, call.results, call.requests, call.positions)
+                measured = operators.judge(
+                    call.path, call.number, call.given, call.results, call.requests, call.positions
+                )
             except Container:
                 continue
             except NotKnown as reason:
@@ -70,13 +72,13 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
                 continue
             if call.path.rpartition(".")[2] == LOGITS:
                 answers.note_logits(call)
-            judged, rows = judged + 1, rows + len(one.rows)
-            _count(done, one)
-            for why, count in one.skipped.items():
+            judged, rows = judged + 1, rows + len(measured.rows)
+            _count(done, measured)
+            for why, count in measured.skipped.items():
                 skipped[call.path, why] = skipped.get((call.path, why), 0) + count
-            if len(one.wrong):
-                done.findings.append(_finding(one, call, engine, trainer, answers))
-        done.of_logits = answers.are_of_logits()
+            if len(measured.wrong):
+                done.findings.append(_finding(measured, call, engine, trainer, answers))
+        done.judges_logits = answers.are_of_logits()
         done.contract = answers.contract(trainer, operators.choices)
     not_read += [NotRead(said("calls-of", path), why) for path, why in unknown.items()]
     # Either choice of a router between equals is right: nothing is lost with such a row.
@@ -94,41 +96,43 @@ def compare_engine(roll: str, model: str) -> RolloutAnswer:
     return done
 
 
-def _count(done: RolloutAnswer, one: Judged) -> None:
+def _count(done: RolloutAnswer, judged: JudgedModule) -> None:
     """Add a call to the table of its module."""
-    line = done.operators.setdefault(one.path, Operator())
+    line = done.operators.setdefault(judged.path, ComparedOperator())
     line.calls += 1
-    line.rows += len(one.rows) - sum(one.skipped.values())
-    line.skipped += sum(one.skipped.values())
-    line.wrong += len(one.wrong)
-    line.stand_in += 0 if one.stand_in is None else int(one.stand_in.sum())
-    line.slopes = line.slopes[0] + one.slopes[0], line.slopes[1] + one.slopes[1]
-    line.add(one.bits, (one.engine.units, one.engine.bias), (one.trainer.units, one.trainer.bias))
+    line.rows += len(judged.rows) - sum(judged.skipped.values())
+    line.skipped += sum(judged.skipped.values())
+    line.wrong += len(judged.wrong)
+    line.stand_in += 0 if judged.stand_in is None else int(judged.stand_in.sum())
+    line.slopes = line.slopes[0] + judged.slopes[0], line.slopes[1] + judged.slopes[1]
+    line.add(judged.bits, (judged.engine.units, judged.engine.bias), (judged.trainer.units, judged.trainer.bias))
 
 
-def _finding(one: Judged, call: ModuleCall, engine: Engine, trainer: Trainer, answers: Answers) -> RolloutFinding:
-    rows = one.wrong
+def _finding(
+    judged: JudgedModule, call: ModuleCall, engine: Engine, trainer: Trainer, answers: Answers
+) -> RolloutFinding:
+    rows = judged.wrong
     first = int(rows[0])
     requests, positions = call.requests, call.positions
     names = tuple(dict.fromkeys(requests[row] for row in rows if row < len(requests)))
     arguments: dict[str, Any] = {
-        "module": one.path,
-        "call": one.call,
+        "module": judged.path,
+        "call": judged.call,
         "wrong": len(rows),
-        "rows": len(one.rows),
-        "units": float(np.nan_to_num(one.rows[rows], nan=np.inf).max()),
-        "limit": float(one.limits[first]),
+        "rows": len(judged.rows),
+        "units": float(np.nan_to_num(judged.rows[rows], nan=np.inf).max()),
+        "limit": float(judged.limits[first]),
     }
     if positions is not None and first < len(positions):
         arguments["position"] = int(positions[first])
-    if one.stand_in is not None and one.stand_in[rows].all():
+    if judged.stand_in is not None and judged.stand_in[rows].all():
         # Only rows that read keys of before the recording are wrong.
         arguments["cached"] = sum(answers.cached.get(name, 0) for name in names)
         return RolloutFinding("stale-cache", names[:_MOST_SHOWN], {**arguments, "requests": len(names)})
-    if _is_base(one, call, trainer):
+    if _is_base(judged, call, trainer):
         return RolloutFinding("adapter-not-applied", names[:_MOST_SHOWN], arguments)
-    around = trainer.parent_of(one.path)
-    for path, module in ((one.path, trainer.module(one.path)), (one.path.rpartition(".")[0], around)):
+    around = trainer.parent_of(judged.path)
+    for path, module in ((judged.path, trainer.module(judged.path)), (judged.path.rpartition(".")[0], around)):
         if module is not None and path in engine.modules:
             differ = settings_that_differ(engine.modules[path].numbers, module)
             if differ:
@@ -139,29 +143,29 @@ def _finding(one: Judged, call: ModuleCall, engine: Engine, trainer: Trainer, an
 
 def _inputs(passes: Sequence[RowOrigins], tokens: Mapping[str, Sequence[int]]) -> list[RolloutFinding]:
     """Does each row of the model's input have the token that its request has at its position?"""
-    for number, one in enumerate(passes):
+    for number, pass_ in enumerate(passes):
         if (
-            one.positions is None
-            or one.tokens is None
-            or not len(one.requests) == len(one.positions) == len(one.tokens)
+            pass_.positions is None
+            or pass_.tokens is None
+            or not len(pass_.requests) == len(pass_.positions) == len(pass_.tokens)
         ):
             continue
         wrong = []
         for row, (request, place, token) in enumerate(
-            zip(one.requests, one.positions.tolist(), one.tokens.tolist(), strict=True)
+            zip(pass_.requests, pass_.positions.tolist(), pass_.tokens.tolist(), strict=True)
         ):
             known = tokens.get(request)
             if known is not None and not (0 <= place < len(known) and known[place] == token):
                 wrong.append(row)
         if wrong:
-            names = tuple(dict.fromkeys(one.requests[row] for row in wrong))[:_MOST_SHOWN]
-            first = int(one.positions[wrong[0]])
-            numbers = {"module": "root", "call": number, "wrong": len(wrong), "rows": len(one.requests)}
+            names = tuple(dict.fromkeys(pass_.requests[row] for row in wrong))[:_MOST_SHOWN]
+            first = int(pass_.positions[wrong[0]])
+            numbers = {"module": "root", "call": number, "wrong": len(wrong), "rows": len(pass_.requests)}
             return [RolloutFinding("inputs-differ", names, {**numbers, "position": first})]
     return []
 
 
-def _scaled(operators: Mapping[str, Operator]) -> list[RolloutFinding]:
+def _scaled(operators: Mapping[str, ComparedOperator]) -> list[RolloutFinding]:
     """Norms whose rows are within their limits, and scaled as a whole by more than rounding does."""
     return [
         RolloutFinding("operator-scales-rows", (), {"module": path, "rows": line.rows, "times": line.scaled})
@@ -170,38 +174,38 @@ def _scaled(operators: Mapping[str, Operator]) -> list[RolloutFinding]:
     ]
 
 
-def _is_base(one: Judged, call: ModuleCall, trainer: Trainer) -> bool:
+def _is_base(judged: JudgedModule, call: ModuleCall, trainer: Trainer) -> bool:
     """Are the wrong rows those of the layer without its adapter?"""
     given = next((tensor for tensor in call.given if tensor is not None), None)
     base = None
     if given is not None and given.is_floating_point():
-        base = without_adapters([part.module for part in trainer.parts(one.path)], given)
-    found = next((tensor for tensor in call.results if tensor is not None), None)
-    if base is None or found is None or base.shape != found.shape:
+        base = without_adapters([part.module for part in trainer.parts(judged.path)], given)
+    result = next((tensor for tensor in call.results if tensor is not None), None)
+    if base is None or result is None or base.shape != result.shape:
         return False
-    rows = one.wrong
-    away = (base[rows].double() - found[rows].double()).square().mean(-1).sqrt()
+    rows = judged.wrong
+    away = (base[rows].double() - result[rows].double()).square().mean(-1).sqrt()
     size = base[rows].double().square().mean(-1).sqrt().clamp_min(1e-30)
-    return bool((away / size / UNITS[found.dtype] <= one.limits[rows].max()).all())
+    return bool((away / size / UNITS[result.dtype] <= judged.limits[rows].max()).all())
 
 
-def _ordered(findings: list[RolloutFinding], operators: Mapping[str, Operator]) -> list[RolloutFinding]:
+def _ordered(findings: list[RolloutFinding], operators: Mapping[str, ComparedOperator]) -> list[RolloutFinding]:
     """Weights first, but for those of a layer that is wrong in some rows alone.
 
     A packed weight is read through its layer: where most results agree with the trainer's weight, the layer is wrong.
     """
 
-    def is_layer(one: RolloutFinding) -> bool:
-        line = operators.get(str(one.arguments.get("module")))
-        return "weight" in one.arguments and line is not None and 0 < 2 * line.wrong < line.rows
+    def is_layer(finding: RolloutFinding) -> bool:
+        line = operators.get(str(finding.arguments.get("module")))
+        return "weight" in finding.arguments and line is not None and 0 < 2 * line.wrong < line.rows
 
-    return [*(one for one in findings if not is_layer(one)), *filter(is_layer, findings)]
+    return [*(finding for finding in findings if not is_layer(finding)), *filter(is_layer, findings)]
 
 
 def _one_each(findings: list[RolloutFinding]) -> list[RolloutFinding]:
     """The first finding of each module: later passes repeat it."""
     done: dict[tuple[str, str, str], RolloutFinding] = {}
-    for one in findings:
-        key = one.name, str(one.arguments.get("module")), str(one.arguments.get("weight"))
-        done.setdefault(key, one)
+    for finding in findings:
+        key = finding.name, str(finding.arguments.get("module")), str(finding.arguments.get("weight"))
+        done.setdefault(key, finding)
     return list(done.values())

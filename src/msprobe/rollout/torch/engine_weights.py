@@ -61,20 +61,20 @@ def _note_adapter(module: Any, entry: dict[str, Any]) -> None:
         stacked = getattr(module, attribute, None)
         if not isinstance(stacked, (tuple, list)):
             continue
-        for number, one in enumerate(stacked):
-            if one.shape[0] != 1:
+        for number, tensor in enumerate(stacked):
+            if tensor.shape[0] != 1:
                 entry.setdefault("unread", {})[f"{name}.{number}"] = _reason(said("several-adapters"))
                 continue
             if name == "lora_a":
-                entry.setdefault("numbers", {})["max_lora_rank"] = float(one.shape[2])
-            entry.setdefault("weights", {})[f"{name}.{number}"] = row_digests(one[0, 0])
-            entry.setdefault("dtypes", {})[f"{name}.{number}"] = str(one.dtype)
+                entry.setdefault("numbers", {})["max_lora_rank"] = float(tensor.shape[2])
+            entry.setdefault("weights", {})[f"{name}.{number}"] = row_digests(tensor[0, 0])
+            entry.setdefault("dtypes", {})[f"{name}.{number}"] = str(tensor.dtype)
 
 
 def _reason(why: str) -> Any:
     """As ``engine.json`` holds it: a piece of the catalogue and its values."""
     if isinstance(why, Wording) and why.entry is not None:
-        return {"name": why.entry.name, "values": [str(one) for one in why.values]}
+        return {"name": why.entry.name, "values": [str(value) for value in why.values]}
     return str(why)
 
 
@@ -102,8 +102,8 @@ def _digests(module: Any, name: str, parameter: Any) -> tuple[list[int], str]:
     with torch.inference_mode(), _without_bias(module, adds_bias):
         dtype = getattr(module, "params_dtype", parameter.dtype)
         answer = module(torch.eye(columns, dtype=dtype, device=parameter.device))
-    found = answer[0] if isinstance(answer, tuple) else answer
-    return row_digests(found.t()), str(found.dtype)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    return row_digests(output.t()), str(output.dtype)
 
 
 @contextmanager

@@ -81,18 +81,18 @@ def of(trainer: Trainer, path: str, tensors: Sequence[Any], wide: Any) -> list[A
         raise NotKnown(said("experts-not-alone", str(problem)[:80])) from problem
 
 
-def adds_shared(found: Any, routed: Any, whole: Any) -> bool:
+def adds_shared(output: Any, routed: Any, whole: Any) -> bool:
     """Does an engine's call of its experts give the sum with the shared ones? It is the nearer of the two."""
-    near, far = ((found.double() - one.double()).square().mean() for one in (whole, routed))
+    near, far = ((output.double() - computed.double()).square().mean() for computed in (whole, routed))
     return bool(near < far)
 
 
 def _shared(trainer: Trainer, path: str, hidden: Any, wide: Any) -> Any:
     """What the experts beside the routed ones give, behind their gate where they have one; 0 where there are none."""
     around = trainer.parent_of(path)
-    one = next((getattr(around, name) for name in _SHARED if getattr(around, name, None) is not None), None)
-    if one is None:
+    shared = next((getattr(around, name) for name in _SHARED if getattr(around, name, None) is not None), None)
+    if shared is None:
         return 0.0
     gate = getattr(around, "shared_expert_gate", None)
-    given = (one if wide is None else wide(one))(hidden)
+    given = (shared if wide is None else wide(shared))(hidden)
     return given if gate is None else torch.sigmoid((gate if wide is None else wide(gate))(hidden)) * given

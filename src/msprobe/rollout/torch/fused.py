@@ -38,7 +38,7 @@ class Paths:
         done = ""
         for word in path.split(".") if path else ():
             around = f"{done}." if done else ""
-            other = next((one for one in _OTHER_NAMES.get(word, ()) if around + one in self._known), word)
+            other = next((name for name in _OTHER_NAMES.get(word, ()) if around + name in self._known), word)
             done = around + (word if around + word in self._known else other)
         return done
 
@@ -53,10 +53,10 @@ class Paths:
         for ending in _ENDINGS:
             if not name.endswith(ending):
                 continue
-            stems = {one.removesuffix(ending): one for one in siblings if one.endswith(ending)}
+            stems = {sibling.removesuffix(ending): sibling for sibling in siblings if sibling.endswith(ending)}
             chosen = _one_behind_the_other(name.removesuffix(ending), tuple(stems))
             if len(chosen) > 1:
-                return [f"{parent}.{stems[one]}" if parent else stems[one] for one in chosen]
+                return [f"{parent}.{stems[sibling]}" if parent else stems[sibling] for sibling in chosen]
         return []
 
 

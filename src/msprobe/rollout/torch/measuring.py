@@ -62,7 +62,7 @@ class SideErrors:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedModule:
     """A call of the engine. ``rows``: units of each row; ``limits``: beyond its own a row is wrong.
 
     ``bits``: the share of elements that equal the trainer's operator in the engine's type. ``engine``, ``trainer``:
@@ -100,27 +100,27 @@ class JudgedRows:
 def measured(
     path: str,
     call: int,
-    found: Sequence[Any],
+    outputs: Sequence[Any],
     truth: Sequence[Any],
     own: Sequence[Any],
     rows: JudgedRows,
     kind_of: str = "",
-) -> Judged:
+) -> JudgedModule:
     """Compare the engine's results with the truth (float64) and with the trainer's own. Raises NotKnown.
 
     ``kind_of``: ``norm`` or ``activation``, whose rows and elements are looked at more closely in half types.
     """
-    kind = found[0].dtype
+    kind = outputs[0].dtype
     unit = UNITS.get(kind)
     if unit is None:
         raise NotKnown(said("results-without-limit", kind))
-    mine: Any = np.zeros(len(found[0]))
-    theirs: Any = np.zeros(len(found[0]))
+    mine: Any = np.zeros(len(outputs[0]))
+    theirs: Any = np.zeros(len(outputs[0]))
     equal: list[float] = []
     slopes: list[tuple[Any, Any]] = []
     usual_slopes: list[Any] = []
-    keep = np.ones(len(found[0]), bool) if rows.keep is None else rows.keep
-    for result, true, other in zip(found, truth, own, strict=False):
+    keep = np.ones(len(outputs[0]), bool) if rows.keep is None else rows.keep
+    for result, true, other in zip(outputs, truth, own, strict=False):
         flat, right = result.double().reshape(len(result), -1), true.reshape(len(result), -1)
         same = other.to(kind).reshape(len(result), -1)
         size = right.square().mean(1).sqrt()
@@ -129,8 +129,8 @@ def measured(
         mine = np.maximum(mine, _units(flat, right, size, unit))
         theirs = np.maximum(theirs, _units(same.double(), right, size, unit))
         if kind_of == "activation" and kind in _HALF:
-            mine = np.maximum(mine, _of_elements(flat, right, size, unit, LIMITS[kind]))
-            theirs = np.maximum(theirs, _of_elements(same.double(), right, size, unit, LIMITS[kind]))
+            mine = np.maximum(mine, _element_deviation(flat, right, size, unit, LIMITS[kind]))
+            theirs = np.maximum(theirs, _element_deviation(same.double(), right, size, unit, LIMITS[kind]))
         is_equal = (same == result.reshape(len(result), -1)).double().mean(1).numpy()
         equal.append(float(is_equal[keep].mean()) if keep.any() else 1.0)
         slopes.append((_slopes(flat, right, unit)[keep], _slopes(same.double(), right, unit)[keep]))
@@ -141,8 +141,8 @@ def measured(
     if rows.widened is not None:
         limits = limits + rows.widened
     is_norm = kind_of == "norm" and kind in _HALF
-    squares = [float(np.square(one / usual_slopes[0]).sum()) if is_norm else 0.0 for one in slopes[0]]
-    return Judged(
+    squares = [float(np.square(slope / usual_slopes[0]).sum()) if is_norm else 0.0 for slope in slopes[0]]
+    return JudgedModule(
         path,
         call,
         mine,
@@ -162,7 +162,7 @@ def _units(values: Any, truth: Any, size: Any, unit: float) -> Any:
     return (difference.square().mean(1).sqrt() / size / unit).numpy()
 
 
-def _of_elements(values: Any, truth: Any, size: Any, unit: float, limit: float) -> Any:
+def _element_deviation(values: Any, truth: Any, size: Any, unit: float, limit: float) -> Any:
     """The largest deviation of an element, relative to itself, as units that meet the limit of rows at their own."""
     is_large = truth.abs() > _LEAST_ELEMENT * size[:, None]
     away = torch.where(is_large, (values - truth).abs() / truth.abs().clamp_min(1e-300), torch.zeros_like(truth))
@@ -171,8 +171,8 @@ def _of_elements(values: Any, truth: Any, size: Any, unit: float, limit: float) 
 
 def _slopes(values: Any, truth: Any, unit: float) -> Any:
     power = truth.square().sum(1)
-    found = ((values - truth) * truth).sum(1) / torch.where(power > 0, power, torch.ones_like(power)) / unit
-    return torch.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+    slopes = ((values - truth) * truth).sum(1) / torch.where(power > 0, power, torch.ones_like(power)) / unit
+    return torch.nan_to_num(slopes, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
 
 def _elements(truth: Any) -> Any:

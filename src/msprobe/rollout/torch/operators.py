@@ -18,8 +18,8 @@ import torch
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
 from msprobe.rollout.torch.attention import Attention
-from msprobe.rollout.torch.measuring import Container, Judged, JudgedRows, NotKnown, measured
-from msprobe.rollout.torch.routing import Choices
+from msprobe.rollout.torch.measuring import Container, JudgedModule, JudgedRows, NotKnown, measured
+from msprobe.rollout.torch.routing import ExpertChoices
 from msprobe.rollout.torch.trainer import Trainer
 from msprobe.rollout.torch.widened import InFloat64
 
@@ -34,7 +34,7 @@ class Operators:
     def __init__(self, trainer: Trainer, tokens: Mapping[str, Sequence[int]] | None = None) -> None:
         self.trainer = trainer
         self._attention = Attention(trainer, tokens or {})
-        self.choices = Choices(trainer)
+        self.choices = ExpertChoices(trainer)
         self._wide: dict[int, Any] = {}
 
     def judge(
@@ -45,7 +45,7 @@ class Operators:
         results: Sequence[Any],
         requests: Sequence[str],
         positions: Any,
-    ) -> Judged:
+    ) -> JudgedModule:
         """Judge one call. ``given`` and ``results``: tensors or None. Raises NotKnown."""
         try:
             return self._judge(path, call, given, results, requests, positions)
@@ -62,15 +62,15 @@ class Operators:
         results: Sequence[Any],
         requests: Sequence[str],
         positions: Any,
-    ) -> Judged:
+    ) -> JudgedModule:
         name = path.rpartition(".")[2]
         parts = self.trainer.parts(path)
         if name != "experts" and len(parts) == 1 and any(True for _ in parts[0].module.children()):
             raise Container
-        tensors = [one for one in given if one is not None]
+        tensors = [tensor for tensor in given if tensor is not None]
         self.choices.note(path, results, requests, positions)
-        found = [one for one in results if one is not None]
-        if not tensors or not found or not found[0].is_floating_point():
+        outputs = [result for result in results if result is not None]
+        if not tensors or not outputs or not outputs[0].is_floating_point():
             # A module of the engine alone that gives no tensor has nothing that could differ.
             raise NotKnown(said("no-tensors-recorded")) if parts or name == "experts" else Container
         rows = JudgedRows()
@@ -85,32 +85,32 @@ class Operators:
             inputs = [tensors[0], self.choices.logits(path, tensors)]
             rows = experts.judged_rows(experts.router_of(self.trainer, path), inputs[1])
             truth, own = (experts.of(self.trainer, path, inputs, wide) for wide in (self._in_float64, None))
-            if experts.adds_shared(found[0], truth[0], truth[1]):
+            if experts.adds_shared(outputs[0], truth[0], truth[1]):
                 truth, own = truth[1:], own[1:]
         elif name == "logits_processor":
             width = self.trainer.head().weight.shape[1]
-            hidden = next(one for one in reversed(tensors) if one.dim() == 2 and one.shape[1] == width)
+            hidden = next(tensor for tensor in reversed(tensors) if tensor.dim() == 2 and tensor.shape[1] == width)
             truth, own = ([self._logits(hidden, wide)] for wide in (True, False))
         else:
-            truth, own = (self._plain(path, tensors, found, wide) for wide in (True, False))
+            truth, own = (self._plain(path, tensors, outputs, wide) for wide in (True, False))
         kind_of = "norm" if "norm" in name else "activation" if name in _ACTIVATIONS else ""
-        return measured(path, call, found, truth, own, rows, kind_of)
+        return measured(path, call, outputs, truth, own, rows, kind_of)
 
     # ---- operators
 
-    def _plain(self, path: str, tensors: Sequence[Any], found: Sequence[Any], wide: bool) -> list[Any]:
+    def _plain(self, path: str, tensors: Sequence[Any], outputs: Sequence[Any], wide: bool) -> list[Any]:
         parts = self.trainer.parts(path)
         if not parts:
             raise NotKnown(said("trainer-lacks-module"))
-        first, width = tensors[0], found[0].shape[-1]
+        first, width = tensors[0], outputs[0].shape[-1]
         if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
             # Some trainers scale inside of the table, engines behind it.
             table = _cast(parts[0].module.weight, wide)
             return [torch.nn.functional.embedding(first.long(), table)]
         if len(parts) > 1:
-            done = torch.cat([self._ran(one.module, [first], wide) for one in parts], -1)
-        elif len(tensors) == 2 and len(found) == 2:
-            if torch.equal(found[1], tensors[1]) and "RMS" not in type(parts[0].module).__name__:
+            done = torch.cat([self._ran(part.module, [first], wide) for part in parts], -1)
+        elif len(tensors) == 2 and len(outputs) == 2:
+            if torch.equal(outputs[1], tensors[1]) and "RMS" not in type(parts[0].module).__name__:
                 # A norm that hands a residual on, and leaves it as it is (Cohere).
                 return [self._ran(parts[0].module, [first], wide), _cast(tensors[1], wide)]
             # A norm that adds the residual first, and hands the sum on.
@@ -121,7 +121,7 @@ class Operators:
             done = self._ran(parts[0].module, [first[..., :width]], wide) * _cast(first[..., width:], wide)
         else:
             done = self._ran(parts[0].module, [first], wide)
-        if done.shape != found[0].shape:
+        if done.shape != outputs[0].shape:
             raise NotKnown(said("trainer-result-shape", list(done.shape)))
         return [done]
 
@@ -140,7 +140,7 @@ class Operators:
         if wide:
             module = self._in_float64(module)
         with InFloat64() if wide else nullcontext():
-            answer = module(*[_cast(one, wide) if one.is_floating_point() else one.long() for one in given])
+            answer = module(*[_cast(tensor, wide) if tensor.is_floating_point() else tensor.long() for tensor in given])
         return answer[0] if isinstance(answer, tuple) else answer
 
     def _in_float64(self, module: Any) -> Any:
@@ -151,7 +151,7 @@ class Operators:
         if getattr(getattr(wide, "config", None), "_experts_implementation", None) is not None:
             wide.config._experts_implementation = "eager"
         # Eight bytes for each weight of a whole model are more than a machine may have.
-        if sum(one.numel() for one in module.parameters()) <= _MOST_KEPT:
+        if sum(parameter.numel() for parameter in module.parameters()) <= _MOST_KEPT:
             self._wide[id(module)] = wide
         return wide
 
@@ -160,24 +160,24 @@ class Operators:
         if own is not None and len(tensors) == 2:
             # A model's own table of angles, once for all layers.
             angles = own(tensors[0].float() if wide else tensors[0], tensors[1].long()[None])
-            return [_cast(one[0], wide) for one in angles]
-        found = next(iter(self.trainer.named("rotary_emb")), None)
+            return [_cast(angle[0], wide) for angle in angles]
+        named = next(iter(self.trainer.named("rotary_emb")), None)
         attention = self.trainer.parent_of(path)
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
-        if found is None or apply is None or len(tensors) != 3:
+        if named is None or apply is None or len(tensors) != 3:
             raise NotKnown(said("rotary-unknown"))
         positions, queries, keys = tensors
         size = attention.head_dim
         # Angles in the trainer's own precision: in float32 as it computes them, applied in float64.
         kind = _layer_type(attention)
-        where = {} if kind is None or "layer_type" not in signature(found.module.forward).parameters else kind
-        cos, sin = found.module(torch.zeros(1, dtype=torch.float32), positions.long()[None], **where)
+        where = {} if kind is None or "layer_type" not in signature(named.module.forward).parameters else kind
+        cos, sin = named.module(torch.zeros(1, dtype=torch.float32), positions.long()[None], **where)
         done = []
-        for one in (queries, keys):
-            heads = _cast(one, wide).reshape(1, one.shape[0], -1, size).transpose(1, 2)
+        for tensor in (queries, keys):
+            heads = _cast(tensor, wide).reshape(1, tensor.shape[0], -1, size).transpose(1, 2)
             kind = heads.dtype
             turned = _applied(apply, heads, cos.to(kind), sin.to(kind))
-            done.append(turned.transpose(1, 2).reshape(one.shape))
+            done.append(turned.transpose(1, 2).reshape(tensor.shape))
         return done
 
     def _turned(self, path: str, tensors: Sequence[Any]) -> list[Any]:
@@ -186,9 +186,9 @@ class Operators:
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
         if apply is None:
             raise NotKnown(said("rotary-unknown"))
-        heads = [one.reshape(1, len(one), -1, attention.head_dim).transpose(1, 2) for one in tensors[:2]]
-        turned = [_applied(apply, one, tensors[3][None], tensors[4][None]) for one in heads]
-        return [*(one.transpose(1, 2).reshape(len(tensors[0]), -1) for one in turned), tensors[2]]
+        heads = [tensor.reshape(1, len(tensor), -1, attention.head_dim).transpose(1, 2) for tensor in tensors[:2]]
+        turned = [_applied(apply, head, tensors[3][None], tensors[4][None]) for head in heads]
+        return [*(head.transpose(1, 2).reshape(len(tensors[0]), -1) for head in turned), tensors[2]]
 
 
 def _applied(apply: Any, heads: Any, cos: Any, sin: Any) -> Any:
@@ -215,8 +215,8 @@ def _keeps_width(module: Any) -> bool:
         return False
 
 
-def _cast(one: Any, wide: bool) -> Any:
-    return one.double() if wide else one
+def _cast(tensor: Any, wide: bool) -> Any:
+    return tensor.double() if wide else tensor
 
 
 def settings_that_differ(numbers: Mapping[str, float], module: Any) -> dict[str, tuple[float, float]]:
@@ -225,8 +225,8 @@ def settings_that_differ(numbers: Mapping[str, float], module: Any) -> dict[str,
     mine = {name: float(value) for name, value in vars(module).items() if type(value) in (int, float)}
     differ = {}
     for names in (*meanings, *((name,) for name in numbers)):
-        one = next((numbers[name] for name in names if name in numbers), None)
+        engine_number = next((numbers[name] for name in names if name in numbers), None)
         other = next((mine[name] for name in names if name in mine), None)
-        if one is not None and other is not None and one != other:
-            differ[names[0]] = (one, other)
+        if engine_number is not None and other is not None and engine_number != other:
+            differ[names[0]] = (engine_number, other)
     return differ

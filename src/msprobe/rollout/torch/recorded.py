@@ -74,11 +74,11 @@ def engine_of(part: DumpPart) -> Engine:
         return read_engine(folder)
     parameters: dict[str, dict[str, Any]] = {}
     for name, record in part.records():
-        found = _CALL.fullmatch(name)
-        if found is None or not isinstance(record, dict) or found["path"] in parameters:
+        match = _CALL.fullmatch(name)
+        if match is None or not isinstance(record, dict) or match["path"] in parameters:
             continue
         tensors = {key: _values(part, leaf) for key, leaf in (record.get("parameters") or {}).items()}
-        parameters[found["path"]] = {key: one for key, one in tensors.items() if one is not None}
+        parameters[match["path"]] = {key: tensor for key, tensor in tensors.items() if tensor is not None}
     return modules_of(parameters)
 
 
@@ -88,13 +88,13 @@ def calls(part: DumpPart, passes: Sequence[RowOrigins]) -> Iterator[ModuleCall]:
     attentions = Attentions()
     hidden: Any = None
     # What the root has returned is made logits behind it, before the next pass; some models make them inside.
-    names = [found["path"] for found in map(_CALL.fullmatch, part.names()) if found is not None]
-    is_inside = any(one.partition(".")[0] in BEHIND for one in names[: names.index("root") if "root" in names else 0])
+    names = [match["path"] for match in map(_CALL.fullmatch, part.names()) if match is not None]
+    is_inside = any(word.partition(".")[0] in BEHIND for word in names[: names.index("root") if "root" in names else 0])
     for name, record in part.records():
-        found = _CALL.fullmatch(name)
-        if found is None or not isinstance(record, dict):
+        match = _CALL.fullmatch(name)
+        if match is None or not isinstance(record, dict):
             continue
-        path = found["path"]
+        path = match["path"]
         if path == "root":
             rows = passes[ended] if ended < len(passes) else None
             logits = _values(part, _logits_of(record), rows)
@@ -110,8 +110,10 @@ def calls(part: DumpPart, passes: Sequence[RowOrigins]) -> Iterator[ModuleCall]:
         named = record.get("input_kwargs") or {}
         given = [_values(part, leaf, rows) for leaf in (*record.get("input_args", []), *named.values())]
         results = [_values(part, leaf, rows) for leaf in record.get("output", [])]
-        count = next((len(one) for one in results if one is not None), 0)
-        requests, positions = next((one.of(count) for one in around if one.of(count)[0]), ([], None))
+        count = next((len(result) for result in results if result is not None), 0)
+        requests, positions = next(
+            (rows_around.of(count) for rows_around in around if rows_around.of(count)[0]), ([], None)
+        )
         if path in BEHIND and given:
             hidden = given[0]
         attentions.note(path, given, results)
@@ -121,7 +123,7 @@ def calls(part: DumpPart, passes: Sequence[RowOrigins]) -> Iterator[ModuleCall]:
             if attended is not None:
                 yield ModuleCall(f"{path}.attn", ended, *attended, requests, positions)
         leaves = (*record.get("input_args", []), *named.values(), *record.get("output", []))
-        is_short = any(_is_lost(leaf, one) for leaf, one in zip(leaves, (*given, *results), strict=True))
+        is_short = any(_is_lost(leaf, tensor) for leaf, tensor in zip(leaves, (*given, *results), strict=True))
         yield ModuleCall(path, ended, given, results, requests, positions, is_short)
 
 
@@ -160,15 +162,13 @@ def _rows(part: DumpPart, engine: Engine, number: int, name: str, batches: Batch
     named = {key: _values(part, leaf) for key, leaf in (record.get("input_kwargs") or {}).items()}
     given = [_values(part, leaf) for leaf in record.get("input_args", [])]
     if not engine.rows:
-        found = batches.rows(given, named)
-        return (
-            RowOrigins([], None) if found is None else RowOrigins(found.requests, found.positions, found.tokens, found)
-        )
-    requests = [_SUFFIX.sub("", one) for one in engine.rows.get(number, [])]
+        rows = batches.rows(given, named)
+        return RowOrigins([], None) if rows is None else RowOrigins(rows.requests, rows.positions, rows.tokens, rows)
+    requests = [_SUFFIX.sub("", request) for request in engine.rows.get(number, [])]
     # Where they are given by place: token ids, then positions.
-    ids = [one for one in given if one is not None and not one.is_floating_point()]
-    for key, one in zip(("input_ids", "positions"), ids, strict=False):
-        named.setdefault(key, one)
+    ids = [tensor for tensor in given if tensor is not None and not tensor.is_floating_point()]
+    for key, tensor in zip(("input_ids", "positions"), ids, strict=False):
+        named.setdefault(key, tensor)
     return RowOrigins(requests, named.get("positions"), named.get("input_ids"))
 
 

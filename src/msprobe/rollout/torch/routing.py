@@ -14,7 +14,7 @@ from msprobe.rollout.torch.measuring import NotKnown
 from msprobe.rollout.torch.trainer import Trainer
 
 
-class Choices:
+class ExpertChoices:
     """The engine's: (request, position) -> path of the experts -> numbers of those chosen."""
 
     def __init__(self, trainer: Trainer) -> None:
@@ -25,7 +25,7 @@ class Choices:
     def note(self, path: str, results: Sequence[Any], requests: Sequence[str], positions: Any) -> None:
         """Keep the logits of a call of a router, and its choice for each row."""
         router = self.trainer.module(path)
-        logits = next((one for one in results if one is not None), None)
+        logits = next((result for result in results if result is not None), None)
         if router is None or logits is None or not is_router(router):
             return
         name = self._experts(path)
@@ -43,15 +43,15 @@ class Choices:
     def logits(self, path: str, tensors: Sequence[Any]) -> Any:
         """The router's logits for a call of experts: its own input, or what the router beside gave last."""
         experts = router_of(self.trainer, path).weight.shape[0]
-        for one in (self._logits.get(self.trainer.named_path(path)), *tensors[1:]):
-            if one is not None and one.shape == (len(tensors[0]), experts):
-                return one
+        for tensor in (self._logits.get(self.trainer.named_path(path)), *tensors[1:]):
+            if tensor is not None and tensor.shape == (len(tensors[0]), experts):
+                return tensor
         raise NotKnown(said("router-logits-missing"))
 
     @contextmanager
-    def of_trainer(self) -> Iterator[dict[str, Any]]:
+    def trainer_choices(self) -> Iterator[dict[str, Any]]:
         """Path of the experts -> the trainer's choice [tokens, k] of the forward pass that runs inside the block."""
-        found: dict[str, Any] = {}
+        choices: dict[str, Any] = {}
         handles = []
         for path, module in self.trainer.modules.items():
             if not is_router(module) or not self._of:
@@ -60,11 +60,11 @@ class Choices:
 
             def keep(module: Any, given: Any, answer: Any, name: str = name) -> None:
                 logits = answer[0] if isinstance(answer, tuple) else answer
-                found[name] = chosen(module, logits.reshape(-1, logits.shape[-1]))
+                choices[name] = chosen(module, logits.reshape(-1, logits.shape[-1]))
 
             handles.append(module.register_forward_hook(keep))
         try:
-            yield found
+            yield choices
         finally:
             for handle in handles:
                 handle.remove()

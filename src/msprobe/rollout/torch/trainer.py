@@ -41,7 +41,7 @@ def load(path: str, dtype: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Part:
+class TrainerPart:
     """A module of the trainer and its path."""
 
     path: str
@@ -56,9 +56,9 @@ class Trainer:
         self.modules = dict(model.named_modules())
         self._paths = Paths(self.modules)
 
-    def parts(self, path: str) -> list[Part]:
+    def parts(self, path: str) -> list[TrainerPart]:
         """The modules that the engine's module at ``path`` is made of, in the order of its results; [] if unknown."""
-        return [Part(one, self.modules[one]) for one in self._paths.parts(path)]
+        return [TrainerPart(path_of_part, self.modules[path_of_part]) for path_of_part in self._paths.parts(path)]
 
     def parent_of(self, path: str) -> Any:
         """The module around ``path``."""
@@ -76,6 +76,6 @@ class Trainer:
         """What makes logits of hidden states."""
         return self.model.get_output_embeddings()
 
-    def named(self, ending: str) -> Iterator[Part]:
+    def named(self, ending: str) -> Iterator[TrainerPart]:
         """All modules whose name is ``ending``."""
-        return (Part(path, one) for path, one in self.modules.items() if path.rpartition(".")[2] == ending)
+        return (TrainerPart(path, module) for path, module in self.modules.items() if path.rpartition(".")[2] == ending)

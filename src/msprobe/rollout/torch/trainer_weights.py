@@ -42,19 +42,19 @@ class TrainerWeights:
         """Those of a module: parameters, and the matrices of adapters. Plain, or sharded by FSDP2."""
         tensors = dict(model.named_parameters(remove_duplicate=False))
         tensors.update(
-            (name, one) for name, one in model.named_buffers() if name.rpartition(".")[2].startswith("lora_")
+            (name, tensor) for name, tensor in model.named_buffers() if name.rpartition(".")[2].startswith("lora_")
         )
         return cls.of_state_dict(tensors)
 
     @classmethod
     def of_state_dict(cls, tensors: Mapping[str, Any]) -> TrainerWeights:
         """Those of a state dict with the names of transformers; values may be DTensors, whose mesh must be alive."""
-        plain = {_plain(name): one for name, one in tensors.items() if isinstance(one, torch.Tensor)}
+        plain = {_plain(name): tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
         head = next(
             (name for name in ("lm_head.weight", "embed_out.weight", "model.embed_tokens.weight") if name in plain),
             None,
         )
-        return cls({name: [_Block(one)] for name, one in plain.items()}, head)
+        return cls({name: [_Block(tensor)] for name, tensor in plain.items()}, head)
 
     @classmethod
     def of_megatron(cls, ranks: Sequence[Mapping[str, Any]], heads: int, kv_heads: int) -> TrainerWeights:
@@ -63,7 +63,7 @@ class TrainerWeights:
         ``heads``, ``kv_heads``: attention heads of the whole model. Raises InvalidInputError for names that are none of
         a dense GPT's.
         """
-        return cls(*_of_megatron([_tensors(one) for one in ranks], heads, kv_heads))
+        return cls(*_megatron_blocks([_tensors(state) for state in ranks], heads, kv_heads))
 
     def names(self) -> list[str]:
         """All names."""
@@ -86,8 +86,8 @@ class TrainerWeights:
         first: dict[int, str] = {}
         done: set[str] = set()
         for name, blocks in self._blocks.items():
-            one = blocks[0].tensor
-            place = id(one) if _is_sharded(one) or not one.numel() else one.data_ptr()
+            tensor = blocks[0].tensor
+            place = id(tensor) if _is_sharded(tensor) or not tensor.numel() else tensor.data_ptr()
             if first.setdefault(place, name) != name:
                 done.update((name, first[place]))
         return done
@@ -95,11 +95,11 @@ class TrainerWeights:
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the whole weight."""
         blocks = self._blocks[name]
-        one = blocks[0]
-        if one.tensor.dim() < 2:
+        block = blocks[0]
+        if block.tensor.dim() < 2:
             return (sum(_length(block) for block in blocks),)
-        width = one.tensor.shape[1] + sum(part.shape[1] for part in one.beside)
-        return (sum(_length(block) for block in blocks), width, *one.tensor.shape[2:])
+        width = block.tensor.shape[1] + sum(part.shape[1] for part in block.beside)
+        return (sum(_length(block) for block in blocks), width, *block.tensor.shape[2:])
 
     def width(self, name: str) -> int:
         """Columns of the whole weight."""
@@ -114,11 +114,11 @@ class TrainerWeights:
 
     def vector(self, name: str) -> Any:
         """The whole of a weight of one dimension. Collective where it is sharded."""
-        found = []
-        for one in self._blocks[name]:
-            tensor = one.tensor.full_tensor() if _is_sharded(one.tensor) else one.tensor
-            found += [tensor.detach()[part] for part in one.rows]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        pieces = []
+        for block in self._blocks[name]:
+            tensor = block.tensor.full_tensor() if _is_sharded(block.tensor) else block.tensor
+            pieces += [tensor.detach()[part] for part in block.rows]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def rows(self, name: str, kind: torch.dtype | None, columns: slice | None) -> list[int]:
         """Digests of the rows of the whole weight in a type; of some columns alone. Collective where it is sharded."""
@@ -131,10 +131,10 @@ class TrainerWeights:
         if len(self.shape(name)) == 1:
             return row_digests(self.vector(name), kind)
         done: list[int] = []
-        for one in self._blocks[name]:
-            tensor = one.tensor.detach() if not one.beside else torch.cat([one.tensor, *one.beside], 1).detach()
-            found = _gathered(tensor, kind, columns) if _is_sharded(tensor) else row_digests(tensor, kind, columns)
-            done += [digest for part in one.rows for digest in found[part]]
+        for block in self._blocks[name]:
+            tensor = block.tensor.detach() if not block.beside else torch.cat([block.tensor, *block.beside], 1).detach()
+            gathered = _gathered(tensor, kind, columns) if _is_sharded(tensor) else row_digests(tensor, kind, columns)
+            done += [digest for part in block.rows for digest in gathered[part]]
         return done
 
 
@@ -152,7 +152,7 @@ def _plain(name: str) -> str:
 def _tensors(state: Mapping[str, Any]) -> dict[str, Any]:
     inner = state.get("model")
     tensors = inner if isinstance(inner, Mapping) else state
-    return {_plain(name): one for name, one in tensors.items() if isinstance(one, torch.Tensor)}
+    return {_plain(name): tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
 
 
 # ---- FSDP2
@@ -196,33 +196,34 @@ _QKV, _FC1 = "self_attention.linear_qkv.", "mlp.linear_fc1."
 _LAYERS = "decoder.layers."
 
 
-def _of_megatron(
+def _megatron_blocks(
     ranks: Sequence[Mapping[str, Any]], heads: int, kv_heads: int
 ) -> tuple[dict[str, list[_Block]], str | None]:
     done: dict[str, list[_Block]] = {}
     strange = []
     for name in ranks[0] if ranks else ():
-        shards = [one[name] for one in ranks if name in one]
+        shards = [state[name] for state in ranks if name in state]
         layer, short = "", name
         if name.startswith(_LAYERS):
             number, _, short = name.removeprefix(_LAYERS).partition(".")
             layer = f"model.layers.{number}."
         last = short.rpartition(".")[2]
         if short in _TABLES:
-            done[_TABLES[short]] = [_Block(one) for one in shards]
+            done[_TABLES[short]] = [_Block(shard) for shard in shards]
         elif short in _ONCE:
             done[layer + _ONCE[short]] = [_Block(shards[0])]
         elif short in _COLUMNS:
             done[layer + _COLUMNS[short]] = [_Block(shards[0], beside=tuple(shards[1:]))]
         elif short in (f"{_QKV}weight", f"{_QKV}bias"):
-            for place, one in enumerate(("q_proj", "k_proj", "v_proj")):
-                done[f"{layer}self_attn.{one}.{last}"] = [
-                    _Block(shard, _of_groups(shard.shape[0], len(shards), heads, kv_heads)[place]) for shard in shards
+            for place, projection in enumerate(("q_proj", "k_proj", "v_proj")):
+                done[f"{layer}self_attn.{projection}.{last}"] = [
+                    _Block(shard, _rows_by_group(shard.shape[0], len(shards), heads, kv_heads)[place])
+                    for shard in shards
                 ]
         elif short in (f"{_FC1}weight", f"{_FC1}bias"):
             half = shards[0].shape[0] // 2
-            done[f"{layer}mlp.gate_proj.{last}"] = [_Block(one, (slice(0, half),)) for one in shards]
-            done[f"{layer}mlp.up_proj.{last}"] = [_Block(one, (slice(half, 2 * half),)) for one in shards]
+            done[f"{layer}mlp.gate_proj.{last}"] = [_Block(shard, (slice(0, half),)) for shard in shards]
+            done[f"{layer}mlp.up_proj.{last}"] = [_Block(shard, (slice(half, 2 * half),)) for shard in shards]
         elif not short.endswith(_NO_WEIGHTS):
             strange.append(name)
     if strange or not done:
@@ -232,7 +233,7 @@ def _of_megatron(
     return done, head
 
 
-def _of_groups(rows: int, ranks: int, heads: int, kv_heads: int) -> list[tuple[slice, ...]]:
+def _rows_by_group(rows: int, ranks: int, heads: int, kv_heads: int) -> list[tuple[slice, ...]]:
     """Rows of queries, keys, values in a shard that has them by groups: the queries of one, its key, its value."""
     groups, each = max(1, kv_heads // ranks), heads // kv_heads
     size = rows // (groups * (each + 2))

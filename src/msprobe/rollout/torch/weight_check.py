@@ -47,7 +47,7 @@ class SynchronisedWeights:
         return {
             "number": self.number,
             "equal": self.equal,
-            "findings": [finding_json(one) for one in self.findings],
+            "findings": [finding_json(finding) for finding in self.findings],
             "coverage": self.coverage.as_json(),
         }
 
@@ -93,12 +93,17 @@ class WeightCheck:
             modules = read_modules(tree)
             while len(self._before) <= rank:
                 self._before.append([])
-            of_rank, count, more = hold_weights(modules, weights, self._before[rank])
+            findings_of_rank, count, more = hold_weights(modules, weights, self._before[rank])
             where = {"rank": rank} if len(ranks) > 1 else {}
-            findings += [RolloutFinding(one.name, one.responses, {**one.arguments, **where}) for one in of_rank]
+            findings += [
+                RolloutFinding(finding.name, finding.responses, {**finding.arguments, **where})
+                for finding in findings_of_rank
+            ]
             equal += count
-            not_read += [one for one in more if one not in not_read]
-            now = {(path, name): fold(rows) for path, one in modules.items() for name, rows in one.weights.items()}
+            not_read += [unread for unread in more if unread not in not_read]
+            now = {
+                (path, name): fold(rows) for path, module in modules.items() for name, rows in module.weights.items()
+            }
             self._before[rank] = [*self._before[rank], EarlierWeights(self._number, now)][-_KEPT:]
         done = SynchronisedWeights(
             self._number,

@@ -13,7 +13,7 @@ import xxhash
 from msprobe.coverage import NotRead
 from msprobe.messages import said
 from msprobe.rollout.contract import RolloutFinding
-from msprobe.rollout.engine_file import Module
+from msprobe.rollout.engine_file import EngineModule
 from msprobe.rollout.layout import MatrixPiece, pieces
 from msprobe.rollout.torch.digests import row_digests, set_digests
 from msprobe.rollout.torch.trainer_weights import TrainerWeights
@@ -43,7 +43,7 @@ class _Held:
 
     path: str
     name: str
-    found: list[int]
+    digests: list[int]
     kind: torch.dtype | None
     names: list[str]
     pieces: list[MatrixPiece]
@@ -55,7 +55,7 @@ class _Held:
 
 
 def hold_weights(
-    modules: Mapping[str, Module], trainer: TrainerWeights, before: Sequence[EarlierWeights] = ()
+    modules: Mapping[str, EngineModule], trainer: TrainerWeights, before: Sequence[EarlierWeights] = ()
 ) -> tuple[list[RolloutFinding], int, list[NotRead]]:
     """Findings, how many weights are equal, and what nobody could compare.
 
@@ -73,17 +73,19 @@ def hold_weights(
                 continue
             seen.update(held.names)
             # A table of embeddings is padded to the sizes of kernels.
-            if held.found[: len(held.wanted)] == held.wanted or _is_same_set(held, module, trainer):
+            if held.digests[: len(held.wanted)] == held.wanted or _is_same_set(held, module, trainer):
                 equal += 1
             else:
                 findings.append(_finding(held, trainer, before))
-    unread = {f"{part}.{name}" for path, one in modules.items() for name in one.unread for part in trainer.parts(path)}
+    unread = {
+        f"{part}.{name}" for path, module in modules.items() for name in module.unread for part in trainer.parts(path)
+    }
     lost = sorted(set(trainer.names()) - seen - unread - trainer.tied())
     not_read += [NotRead(said("weight-of-trainer", name), said("engine-lacks-weight")) for name in lost]
     return findings, equal, not_read
 
 
-def _held(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights) -> _Held | None:
+def _held(path: str, name: str, digests: list[int], module: EngineModule, trainer: TrainerWeights) -> _Held | None:
     stem, _, number = name.partition(".")
     parts = trainer.parts(path)
     if stem in ("lora_a", "lora_b") and number.isdigit():
@@ -91,30 +93,32 @@ def _held(path: str, name: str, digests: list[int], module: Module, trainer: Tra
             return None
         return _adapter(path, name, digests, module, trainer, f"{parts[int(number)]}.{stem}")
     names = [f"{part}.{_OF_EXPERTS.get(name, name)}" for part in parts]
-    names = [one for one in names if trainer.has(one)]
+    names = [weight for weight in names if trainer.has(weight)]
     if not names and path.rpartition(".")[2] == "lm_head":
-        names = [one for one in (trainer.head(),) if one is not None]
+        names = [weight for weight in (trainer.head(),) if weight is not None]
     if not names:
         return None
     kind = _kind(module.dtypes.get(name, ""))
-    cut = pieces(module.numbers, [trainer.shape(one)[0] for one in names])
-    if all(len(trainer.shape(one)) == 1 for one in names):
+    cut = pieces(module.numbers, [trainer.shape(weight)[0] for weight in names])
+    if all(len(trainer.shape(weight)) == 1 for weight in names):
         # A fused vector has one digest, whatever it is made of.
-        whole = [trainer.vector(one)[piece.rows or slice(None)] for one, piece in zip(names, cut, strict=True)]
+        whole = [trainer.vector(weight)[piece.rows or slice(None)] for weight, piece in zip(names, cut, strict=True)]
         blocks = [row_digests(torch.cat(whole), kind)]
     else:
-        blocks = [_rows(trainer, one, kind, piece) for one, piece in zip(names, cut, strict=True)]
+        blocks = [_rows(trainer, weight, kind, piece) for weight, piece in zip(names, cut, strict=True)]
     return _Held(path, name, digests, kind, names, cut, blocks)
 
 
-def _is_same_set(held: _Held, module: Module, trainer: TrainerWeights) -> bool:
+def _is_same_set(held: _Held, module: EngineModule, trainer: TrainerWeights) -> bool:
     """Are the numbers of each expert the trainer's, in the order in which a kernel packs them?"""
     tensor = trainer.tensor(held.names[0]) if len(held.names) == 1 else None
-    found = module.sets.get(held.name)
-    return tensor is not None and found is not None and tensor.dim() > 2 and found == set_digests(tensor, held.kind)
+    digest = module.sets.get(held.name)
+    return tensor is not None and digest is not None and tensor.dim() > 2 and digest == set_digests(tensor, held.kind)
 
 
-def _adapter(path: str, name: str, digests: list[int], module: Module, trainer: TrainerWeights, own: str) -> _Held:
+def _adapter(
+    path: str, name: str, digests: list[int], module: EngineModule, trainer: TrainerWeights, own: str
+) -> _Held:
     """An adapter's matrix: the engine has room for a larger rank, which is filled with zeros."""
     kind = _kind(module.dtypes.get(name, ""))
     tensor = trainer.tensor(own)
@@ -129,75 +133,77 @@ def _adapter(path: str, name: str, digests: list[int], module: Module, trainer: 
 
 
 def _kind(dtype: str) -> torch.dtype | None:
-    found = getattr(torch, dtype.removeprefix("torch."), None) if dtype else None
-    return found if isinstance(found, torch.dtype) else None
+    kind = getattr(torch, dtype.removeprefix("torch."), None) if dtype else None
+    return kind if isinstance(kind, torch.dtype) else None
 
 
 def _rows(trainer: TrainerWeights, name: str, kind: Any, piece: MatrixPiece) -> list[int]:
-    found = trainer.rows(name, kind, piece.columns)
-    return found if piece.rows is None else found[piece.rows]
+    rows = trainer.rows(name, kind, piece.columns)
+    return rows if piece.rows is None else rows[piece.rows]
 
 
 # ---- what an unequal weight is
 
 
 def _finding(held: _Held, trainer: TrainerWeights, before: Sequence[EarlierWeights]) -> RolloutFinding:
-    found, wanted = held.found, held.wanted
+    digests, wanted = held.digests, held.wanted
     arguments: dict[str, Any] = {
         "module": held.path,
         "weight": held.name,
         "rows": len(wanted),
-        "engine_rows": len(found),
-        "parts": [one.rpartition(".")[0] for one in held.names],
+        "engine_rows": len(digests),
+        "parts": [weight.rpartition(".")[0] for weight in held.names],
     }
-    differ = sum(one != other for one, other in zip(found, wanted, strict=False))
-    arguments["differ"] = max(differ, len(wanted) - len(found))
-    if held.name.startswith("lora_") and len(set(found)) <= 1:
+    differ = sum(digest != other for digest, other in zip(digests, wanted, strict=False))
+    arguments["differ"] = max(differ, len(wanted) - len(digests))
+    if held.name.startswith("lora_") and len(set(digests)) <= 1:
         return RolloutFinding("adapter-not-bound", (), arguments)
-    if len(found) == len(wanted) and sorted(found) == sorted(wanted):
+    if len(digests) == len(wanted) and sorted(digests) == sorted(wanted):
         turned = [digest for block in reversed(held.blocks) for digest in block]
-        name = "weights-exchanged" if len(held.blocks) > 1 and found == turned else "weight-rows-exchanged"
+        name = "weights-exchanged" if len(held.blocks) > 1 and digests == turned else "weight-rows-exchanged"
         return RolloutFinding(name, (), arguments)
-    now = fold(found)
-    same = [one.step for one in before if one.weights.get((held.path, held.name)) == now]
+    now = fold(digests)
+    same = [earlier.step for earlier in before if earlier.weights.get((held.path, held.name)) == now]
     if same:
         # The oldest synchronisation since which nothing has come.
         return RolloutFinding("weights-stale", (), {**arguments, "step": min(same)})
-    return _of_values(held, trainer, arguments) or RolloutFinding("weights-differ", (), arguments)
+    return _value_finding(held, trainer, arguments) or RolloutFinding("weights-differ", (), arguments)
 
 
-def _of_values(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) -> RolloutFinding | None:
+def _value_finding(held: _Held, trainer: TrainerWeights, arguments: dict[str, Any]) -> RolloutFinding | None:
     """What can be said where the trainer's tensors are at hand: cast, transposed, another weight, another shard."""
     tensors = [trainer.tensor(name) for name in held.names]
-    if not tensors or not all(isinstance(one, torch.Tensor) for one in tensors):
+    if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
         return None
     cut = list(zip(tensors, held.pieces, strict=True))
     if tensors[0].dim() < 2:
-        cut = [(torch.cat([one[piece.rows or slice(None)] for one, piece in cut]), MatrixPiece())]
+        cut = [(torch.cat([tensor[piece.rows or slice(None)] for tensor, piece in cut]), MatrixPiece())]
     whole = all(piece == MatrixPiece() for piece in held.pieces)
     for kind in _NARROWER:
         if kind is None or kind == held.kind:
             continue
-        cast = [digest for one, piece in cut for digest in _cut(one.to(kind), held.kind or one.dtype, piece)]
-        if cast == held.found[: len(cast)]:
+        cast = [digest for tensor, piece in cut for digest in _cut(tensor.to(kind), held.kind or tensor.dtype, piece)]
+        if cast == held.digests[: len(cast)]:
             return RolloutFinding("weights-cast", (), {**arguments, "type": str(kind).removeprefix("torch.")})
-    if whole and all(one.dim() == 2 for one in tensors):
+    if whole and all(tensor.dim() == 2 for tensor in tensors):
         # Of fused matrices one alone may be turned.
         first = 0
-        for one, block in zip(tensors, held.blocks, strict=True):
-            mine = held.found[first : first + len(block)]
+        for tensor, block in zip(tensors, held.blocks, strict=True):
+            mine = held.digests[first : first + len(block)]
             first += len(block)
-            if mine != block and one.shape[0] == one.shape[1] and mine == row_digests(one.t(), held.kind):
+            if mine != block and tensor.shape[0] == tensor.shape[1] and mine == row_digests(tensor.t(), held.kind):
                 return RolloutFinding("weights-transposed", (), arguments)
-    if all(one.unique().numel() > 1 for one in tensors):
+    if all(tensor.unique().numel() > 1 for tensor in tensors):
         for filled in (0.0, 1.0):
-            same = [digest for one, piece in cut for digest in _cut(torch.full_like(one, filled), held.kind, piece)]
-            if held.found == same:
+            same = [
+                digest for tensor, piece in cut for digest in _cut(torch.full_like(tensor, filled), held.kind, piece)
+            ]
+            if held.digests == same:
                 return RolloutFinding("weights-missing", (), {**arguments, "filled": filled})
     if not whole:
         everything = {digest for name in held.names for digest in trainer.rows(name, held.kind, None)}
         others = [_other_rank(held, trainer, piece) for piece in held.pieces if piece.columns is not None]
-        if everything.issuperset(held.found) or any(others):
+        if everything.issuperset(held.digests) or any(others):
             return RolloutFinding("weights-wrong-shard", (), arguments)
     other = _same_elsewhere(held, trainer)
     return None if other is None else RolloutFinding("weights-of-another", (), {**arguments, "other": other})
@@ -214,7 +220,7 @@ def _other_rank(held: _Held, trainer: TrainerWeights, piece: MatrixPiece) -> boo
     size = piece.columns.stop - piece.columns.start
     width = trainer.width(held.names[0])
     return any(
-        held.found == trainer.rows(held.names[0], held.kind, slice(first, first + size))
+        held.digests == trainer.rows(held.names[0], held.kind, slice(first, first + size))
         for first in range(0, width - size + 1, size)
     )
 
@@ -229,7 +235,7 @@ def _same_elsewhere(held: _Held, trainer: TrainerWeights) -> str | None:
         rows = trainer.rows(name, held.kind, None)
         first = 0
         for block in held.blocks:
-            if held.found[first : first + len(block)] == rows and rows != block:
+            if held.digests[first : first + len(block)] == rows and rows != block:
                 return name
             first += len(block)
     return None

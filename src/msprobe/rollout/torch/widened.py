@@ -13,11 +13,11 @@ class InFloat64(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func`` with the wider type."""
-        kwargs = {name: _wider(one) for name, one in (kwargs or {}).items()}
+        kwargs = {name: _wider(value) for name, value in (kwargs or {}).items()}
         if func is torch.Tensor.float:
             return args[0].double()
-        return func(*(_wider(one) for one in args), **kwargs)
+        return func(*(_wider(value) for value in args), **kwargs)
 
 
-def _wider(one: Any) -> Any:
-    return torch.float64 if isinstance(one, torch.dtype) and one == torch.float32 else one
+def _wider(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value == torch.float32 else value

@@ -130,11 +130,11 @@ def _read(file: Path, data: memoryview) -> KernelFile:
         raise InvalidInputError(said("acl-dump-of-statistics", file))
     length = int.from_bytes(head, "little")
     if len(data) > _LENGTH_BYTES and 0 < length <= min(len(data) - _LENGTH_BYTES, _MOST_HEADER_BYTES):
-        found = _message(file, data[_LENGTH_BYTES : _LENGTH_BYTES + length])
-        return _with_data(found, data[_LENGTH_BYTES + length :])
+        message = _message(file, data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        return _with_data(message, data[_LENGTH_BYTES + length :])
     try:
         whole = _message(file, data)
-        if any(len(one.data) for one in whole.tensors):
+        if any(len(tensor.data) for tensor in whole.tensors):
             return whole
     except WireError:
         pass
@@ -162,15 +162,15 @@ def _message(file: Path, data: memoryview) -> KernelFile:
             tensors.append(_tensor(value, _ROLES[number]))
     ordered: list[KernelTensor] = []
     for role in _ORDER:
-        for index, one in enumerate(one for one in tensors if one.role == role):
-            one.index = index
-            ordered.append(one)
+        for index, tensor in enumerate(tensor for tensor in tensors if tensor.role == role):
+            tensor.index = index
+            ordered.append(tensor)
     return KernelFile(file, texts[6], texts[1], time, tuple(ordered), ())
 
 
 def _tensor(data: memoryview, role: Role) -> KernelTensor:
     """``OpInput``, ``OpOutput``, ``OpBuffer`` or ``Workspace``."""
-    found = KernelTensor(role)
+    tensor = KernelTensor(role)
     is_tensor = role in ("input", "output")
     place_of_data = (5 if role == "output" else 4) if is_tensor else 2
     place_of_size = (6 if role == "output" else 5) if is_tensor else 3
@@ -178,36 +178,36 @@ def _tensor(data: memoryview, role: Role) -> KernelTensor:
     for number, value in fields(data):
         if isinstance(value, memoryview):
             if number == place_of_data:
-                found.data = value
+                tensor.data = value
             elif is_tensor and number == 3:
-                found.shape = _dimensions(value)
+                tensor.shape = _dimensions(value)
             elif is_tensor and number == place_of_original:
-                found.original_shape = _dimensions(value)
+                tensor.original_shape = _dimensions(value)
         elif number == place_of_size:
-            found.size = value
+            tensor.size = value
         elif is_tensor and number == 1:
-            found.type_code = value
+            tensor.type_code = value
         elif is_tensor and number == 2:
-            found.format_code = value
-    return found
+            tensor.format_code = value
+    return tensor
 
 
 def _dimensions(data: memoryview) -> tuple[int, ...]:
-    found = numbers(data, slice(0, len(data)), _MOST_DIMENSIONS)
-    if prod(max(one, 1) for one in found) > _MOST_FILE_BYTES * 8:
-        raise WireError(said("acl-tensor-too-large", found))
-    return tuple(found)
+    dimensions = numbers(data, slice(0, len(data)), _MOST_DIMENSIONS)
+    if prod(max(size, 1) for size in dimensions) > _MOST_FILE_BYTES * 8:
+        raise WireError(said("acl-tensor-too-large", dimensions))
+    return tuple(dimensions)
 
 
-def _with_data(found: KernelFile, data: memoryview) -> KernelFile:
+def _with_data(file: KernelFile, data: memoryview) -> KernelFile:
     """Give each tensor its bytes, which follow one another behind the header."""
-    total = sum(one.size for one in found.tensors)
+    total = sum(tensor.size for tensor in file.tensors)
     if total > len(data):
         raise WireError(said("acl-tensors-beyond-file", total, len(data)))
     position = 0
-    for one in found.tensors:
-        one.data = data[position : position + one.size]
-        position += one.size
+    for tensor in file.tensors:
+        tensor.data = data[position : position + tensor.size]
+        position += tensor.size
     left = len(data) - position
     notes = (said("acl-bytes-left", left),) if left else ()
-    return KernelFile(found.path, found.op_name, found.version, found.time, found.tensors, notes)
+    return KernelFile(file.path, file.op_name, file.version, file.time, file.tensors, notes)

@@ -26,8 +26,8 @@ def is_atb(path: Path) -> bool:
 def read_atb(path: Path) -> KernelTensor:
     """The tensor in a file. Raises PathError, or InvalidInputError if it is broken."""
     data = mapped(path)
-    head, found, _ = bytes(data[:_MOST_HEAD_BYTES]).partition(_END)
-    if not found:
+    head, end, _ = bytes(data[:_MOST_HEAD_BYTES]).partition(_END)
+    if not end:
         raise InvalidInputError(said("atb-file-without-end", path))
     lines = dict(line.split("=", 1) for line in head.decode("ascii", "replace").splitlines() if "=" in line)
     try:
@@ -35,7 +35,7 @@ def read_atb(path: Path) -> KernelTensor:
         shape = tuple(int(word) for word in lines["dims"].split(",") if word)
     except (KeyError, ValueError) as problem:
         raise InvalidInputError(said("atb-file-without-dtype", path)) from problem
-    if any(one < 0 for one in shape) or len(shape) > 32:
+    if any(size < 0 for size in shape) or len(shape) > 32:
         raise InvalidInputError(said("atb-shape-wrong", path, lines["dims"]))
     # The codes of ATB are those of ACL, which begin with 0 for float32.
     codes = {0: 1, 1: 2, 2: 3, 3: 7, 4: 4, 6: 5, 7: 6, 8: 9, 9: 8, 10: 10, 11: 12, 12: 11, 27: 27}

@@ -38,9 +38,9 @@ def convert_file(
     device padded the tensors, for files that do not say it. Raises PathError or InvalidInputError.
     """
     if is_atb(path):
-        found = read_atb(path)
+        stored = read_atb(path)
         written = folder / f"{path.stem}.{file_type}"
-        _write(make_folder(folder) / written.name, found.stored(), found.kind, file_type)
+        _write(make_folder(folder) / written.name, stored.stored(), stored.kind, file_type)
         return [written], []
     dump = read_acl_dump(path)
     remarks = [f"{path.name}: {note}" for note in dump.notes]

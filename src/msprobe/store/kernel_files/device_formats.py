@@ -71,8 +71,8 @@ def converted(array: Array, source: str, target: str, logical: tuple[int, ...] =
 def _to_nchw(array: Array, source: str, logical: tuple[int, ...]) -> Array:
     if source == "NC1HWC0":
         n, c1, h, w, c0 = _shape(array, 5)
-        found = array.transpose(0, 1, 4, 2, 3).reshape(n, c1 * c0, h, w)
-        return found[:, : _channels(logical, (n, h, w), c1 * c0)]
+        plain = array.transpose(0, 1, 4, 2, 3).reshape(n, c1 * c0, h, w)
+        return plain[:, : _channels(logical, (n, h, w), c1 * c0)]
     if source == "FRACTAL_Z":
         if len(logical) != 4:
             raise ValueError(said("format-needs-four-dimensions"))
@@ -105,22 +105,22 @@ def _to(array: Array, wanted: str, source: str, logical: tuple[int, ...], auto: 
 
 def _from_blocks_3d(array: Array, logical: tuple[int, ...]) -> Array:
     n, d, c1, h, w, c0 = _shape(array, 6)
-    found = array.transpose(0, 2, 5, 1, 3, 4).reshape(n, c1 * c0, d, h, w)
+    plain = array.transpose(0, 2, 5, 1, 3, 4).reshape(n, c1 * c0, d, h, w)
     fits = len(logical) == 5 and logical[1] <= c1 * c0
-    return found[:, : logical[1]] if fits else found
+    return plain[:, : logical[1]] if fits else plain
 
 
 def _from_fractal_nz(array: Array, logical: tuple[int, ...]) -> Array:
     if array.ndim < 4:
         raise ValueError(said("format-under-four-dimensions", list(array.shape)))
     *lead, c1, no, ni, c0 = array.shape
-    found = array.reshape(prod(lead), c1, no, ni, c0).transpose(0, 2, 3, 1, 4).reshape(*lead, no * ni, c1 * c0)
+    plain = array.reshape(prod(lead), c1, no, ni, c0).transpose(0, 2, 3, 1, 4).reshape(*lead, no * ni, c1 * c0)
     if not logical:
-        return found
+        return plain
     rows, columns = (1, logical[0]) if len(logical) == 1 else logical[-2:]
     if rows > no * ni or columns > c1 * c0 or prod(logical[:-2]) != prod(lead):
         raise ValueError(said("format-shape-does-not-hold", list(array.shape), list(logical)))
-    return found[..., :rows, :columns].reshape(logical)
+    return plain[..., :rows, :columns].reshape(logical)
 
 
 def _channels(logical: tuple[int, ...], around: tuple[int, int, int], most: int) -> int:
@@ -143,7 +143,7 @@ def _shape(array: Array, dimensions: int) -> tuple[int, ...]:
 
 def check_target(name: str) -> str:
     """The format of this name, in its spelling. Raises InvalidInputError for others."""
-    known = {one.lower(): one for one in TARGETS}
+    known = {target.lower(): target for target in TARGETS}
     if name.lower() not in known:
         raise InvalidInputError(said("format-conversion-unknown", name, ", ".join(TARGETS)))
     return known[name.lower()]

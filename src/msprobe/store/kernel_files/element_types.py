@@ -66,10 +66,10 @@ def _hifloat8(code: int) -> float:
     if body == 0x6F:
         return sign * float("inf")
     prefixes = ((0b11, 2, 4), (0b10, 2, 3), (0b01, 2, 2), (0b001, 3, 1), (0b0001, 4, 0))
-    found = [(length, bits) for prefix, length, bits in prefixes if body >> (7 - length) == prefix]
-    if not found:
+    matching = [(length, bits) for prefix, length, bits in prefixes if body >> (7 - length) == prefix]
+    if not matching:
         return float(sign * 2.0 ** ((body & 7) - 23)) if body & 7 else sign * 0.0
-    length, exponent_bits = found[0]
+    length, exponent_bits = matching[0]
     mantissa_bits = 7 - length - exponent_bits
     mantissa = (body & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
     field = (body >> mantissa_bits) & ((1 << exponent_bits) - 1)

@@ -16,7 +16,7 @@ from torch import nn
 
 from msprobe.capture.torch.gradients import (
     Boundary,
-    Gathering,
+    GradientGathering,
     NodeHooks,
     accumulating_node,
     bases_of,
@@ -488,7 +488,7 @@ def test_the_node_that_accumulates_is_found_without_a_trace() -> None:
 
 
 def test_shares_are_added_without_touching_the_gradients() -> None:
-    gathering = Gathering([2, 1, 0])
+    gathering = GradientGathering([2, 1, 0])
     first, second, third = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)
     seen: list[Tensor] = []
 

@@ -116,7 +116,7 @@ def test_a_step_that_has_records_in_the_folder_cannot_go_on_in_memory(tmp_path: 
     debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
     debugger.start()
     torch.ones(2) + 1
-    with raising(InvalidInputError, "recorded-already", value="step 0"), debugger.recording(into=Memory()):
+    with raising(InvalidInputError, "recorded-already", place="step 0"), debugger.recording(into=Memory()):
         pass
     debugger.stop()
     debugger.step()

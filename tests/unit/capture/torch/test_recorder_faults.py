@@ -108,8 +108,8 @@ WRONG: dict[str, Callable[..., Any]] = {
 ASKED: tuple[tuple[Any, str], ...] = (
     (calls.TensorWriter, "outputs_of"),
     (calls.TensorWriter, "tensors_in"),
-    (gradients.Gathering, "add"),
-    (gradients.Gathering, "result"),
+    (gradients.GradientGathering, "add"),
+    (gradients.GradientGathering, "result"),
     (gradients.NodeHooks, "before"),
     (gradients.NodeHooks, "after"),
     (module_gradients.ModuleGradients, "watch"),

@@ -46,16 +46,16 @@ def test_ranks_count_through_the_mesh_the_last_axis_fastest(example: Annotation)
 
 
 def test_the_first_pattern_that_fits_counts_axis_by_axis(example: Annotation) -> None:
-    assert example.of_parameter("blocks.3.up.weight") == {"tensor": Placement("shard", 0), "data": REPLICATE}
-    assert example.of_parameter("blocks.3.down.weight")["tensor"] == Placement("shard", 1)
-    assert example.of_parameter("blocks.3.down.bias") == {"tensor": REPLICATE, "data": REPLICATE}
+    assert example.parameter_split("blocks.3.up.weight") == {"tensor": Placement("shard", 0), "data": REPLICATE}
+    assert example.parameter_split("blocks.3.down.weight")["tensor"] == Placement("shard", 1)
+    assert example.parameter_split("blocks.3.down.bias") == {"tensor": REPLICATE, "data": REPLICATE}
 
 
 def test_slots_of_modules(example: Annotation) -> None:
     batch = Placement("shard", 0)
-    assert example.of_module("blocks.1.up", "output.0") == {"tensor": Placement("shard", 2), "data": batch}
-    assert example.of_module("blocks.1.up", "input.0") == {"data": batch}
-    assert example.of_module("norm", "output.0") == {"data": batch}
+    assert example.module_split("blocks.1.up", "output.0") == {"tensor": Placement("shard", 2), "data": batch}
+    assert example.module_split("blocks.1.up", "input.0") == {"data": batch}
+    assert example.module_split("norm", "output.0") == {"data": batch}
 
 
 def test_names_of_stages_and_expressions(example: Annotation) -> None:

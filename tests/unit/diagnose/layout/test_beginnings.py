@@ -36,21 +36,21 @@ def test_copies_are_led_back_to_where_they_began_to_differ() -> None:
     first = module("blocks.0", [tensor()], [tensor(torn=0.004)])
     later = module("blocks.1.norm", [tensor(torn=0.004)], [tensor(torn=0.05)])
     began.follow(first)
-    assert began.of_copies(later, later.outputs[0]) == (first, first.outputs[0])
+    assert began.beginning_of_copies(later, later.outputs[0]) == (first, first.outputs[0])
 
 
 def test_copies_that_went_in_as_one_began_to_differ_here() -> None:
     began = Beginnings()
     began.follow(module("blocks.0", [tensor()], [tensor(torn=0.004)]))
     later = module("blocks.1.up", [tensor()], [tensor(torn=0.05)])
-    assert began.of_copies(later, later.outputs[0])[0] is later
+    assert began.beginning_of_copies(later, later.outputs[0])[0] is later
 
 
 def test_a_trace_of_a_difference_does_not_explain_a_large_one() -> None:
     began = Beginnings()
     began.follow(module("blocks.0", [tensor()], [tensor(torn=1e-6)]))
     later = module("blocks.1.up", [tensor(torn=1e-6)], [tensor(torn=0.5)])
-    assert began.of_copies(later, later.outputs[0])[0] is later
+    assert began.beginning_of_copies(later, later.outputs[0])[0] is later
 
 
 def test_terms_are_known_until_they_are_added_up() -> None:

@@ -38,7 +38,7 @@ def test_a_norm_that_is_changed_on_all_ranks_is_no_sum(ranks: int) -> None:
     """The ranks have the same, so it is copies; and these are not those of the reference."""
     array = normed("norm")
     found = fit([array * np.float32(0.8)] * ranks, array)
-    assert found.ways[0].placements == (REPLICATE,)
+    assert found.spreads[0].placements == (REPLICATE,)
     assert found.apart == pytest.approx(0.2, abs=0.05)
 
 
@@ -46,12 +46,12 @@ def test_a_norm_that_is_changed_on_one_rank_is_no_sum() -> None:
     """Two tensors whose means are zero have the mean of their sum, whatever they are."""
     array = normed("norm")
     found = fit([array, array * np.float32(0.8)], array)
-    assert found.ways[0].placements == (REPLICATE,)
+    assert found.spreads[0].placements == (REPLICATE,)
     assert found.misfit > ACCEPTED
 
 
 def test_terms_of_a_sum_are_known_by_their_mean() -> None:
     array, term = drawn("whole", 32, 16) + 0.2, drawn("term", 32, 16)
     found = fit([term, array - term], array)
-    assert found.ways[0].placements == (SUM,)
+    assert found.spreads[0].placements == (SUM,)
     assert found.misfit <= ACCEPTED

@@ -33,7 +33,7 @@ def fit(sort: Sort, left: Held, right: Held, factor: float = 1.0, guesses: Guess
 def test_parts_along_each_dimension(dim: int, ranks: int, values: bool) -> None:
     array = drawn("whole", 4, 8, 4)
     found = fit("activation", held(np.split(array, ranks, dim), values), held([array], values))
-    assert found.ways[0].placements == (Placement("shard", dim),)
+    assert found.spreads[0].placements == (Placement("shard", dim),)
     assert found.apart < 1e-6
     assert found.how == ("values" if values else "statistics")
 
@@ -41,7 +41,7 @@ def test_parts_along_each_dimension(dim: int, ranks: int, values: bool) -> None:
 def test_copies() -> None:
     array = drawn("whole", 4, 4)
     found = fit("activation", held([array] * 4), held([array]))
-    assert (found.ways[0].sizes, found.ways[0].placements) == ((4,), (REPLICATE,))
+    assert (found.spreads[0].sizes, found.spreads[0].placements) == ((4,), (REPLICATE,))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -51,35 +51,35 @@ def test_batch_and_features_on_a_mesh(turned: bool) -> None:
     arrays = [rows[0][0], rows[1][0], rows[0][1], rows[1][1]] if turned else [*rows[0], *rows[1]]
     found = fit("activation", held(arrays), held([array]))
     wanted = (Placement("shard", 1), BATCH) if turned else (BATCH, Placement("shard", 1))
-    assert (found.ways[0].sizes, found.ways[0].placements) == ((2, 2), wanted)
+    assert (found.spreads[0].sizes, found.spreads[0].placements) == ((2, 2), wanted)
 
 
 def test_copies_of_parts_on_a_mesh() -> None:
     array = drawn("whole", 6, 4)
     first, second = np.split(array, 2)
     found = fit("parameter", held([first, second, first, second]), held([array]))
-    assert found.ways[0].placements == (REPLICATE, BATCH)
+    assert found.spreads[0].placements == (REPLICATE, BATCH)
     found = fit("parameter", held([first, first, second, second]), held([array]))
-    assert found.ways[0].placements == (BATCH, REPLICATE)
+    assert found.spreads[0].placements == (BATCH, REPLICATE)
 
 
 def test_a_batch_dealt_out_in_turns() -> None:
     array = drawn("whole", 6, 4)
     found = fit("activation", held([array[rank::3] for rank in range(3)]), held([array]))
-    assert found.ways[0].placements == (Placement("interleave", 0),)
+    assert found.spreads[0].placements == (Placement("interleave", 0),)
 
 
 def test_ranks_of_both_sides_may_hold_parts() -> None:
     array = drawn("whole", 4, 6, 8)
     found = fit("activation", held(np.split(array, 2, 2)), held(np.split(array, 2, 0)))
-    assert [way.placements for way in found.ways] == [(Placement("shard", 2),), (BATCH,)]
+    assert [spread.placements for spread in found.spreads] == [(Placement("shard", 2),), (BATCH,)]
 
 
 def test_terms_of_a_gradient_and_the_factor_of_the_candidate() -> None:
     arrays = [drawn(f"term {rank}", 4, 4) for rank in range(2)]
     mean = sum(arrays) / np.float32(2)
     found = fit("parameter_gradient", held(arrays), held([mean]), factor=0.5)
-    assert found.ways[0].is_sum
+    assert found.spreads[0].is_sum
     assert found.apart < 1e-6
     assert fit("parameter_gradient", held(arrays), held([mean])).apart > 0.1
 
@@ -87,17 +87,17 @@ def test_terms_of_a_gradient_and_the_factor_of_the_candidate() -> None:
 def test_a_weight_is_no_sum() -> None:
     arrays = [drawn(f"term {rank}", 4, 4) for rank in range(2)]
     found = fit("parameter", held(arrays), held([sum(arrays)]))
-    assert found.ways[0].placements == (REPLICATE,)
+    assert found.spreads[0].placements == (REPLICATE,)
     assert found.apart > 0.1
     assert [(rank, first) for rank, first, _ in found.copies] == [(1, 0)]
 
 
 def test_a_result_is_a_sum_only_if_nothing_else_explains_it() -> None:
     arrays = [drawn(f"term {rank}", 4, 4) for rank in range(2)]
-    assert fit("activation", held(arrays), held([sum(arrays)])).ways[0].is_sum
+    assert fit("activation", held(arrays), held([sum(arrays)])).spreads[0].is_sum
     # With one rank right and one wrong they are copies that are not the same.
     found = fit("activation", held([sum(arrays), arrays[1]]), held([sum(arrays)]))
-    assert found.ways[0].placements == (REPLICATE,)
+    assert found.spreads[0].placements == (REPLICATE,)
     assert found.copies
 
 
@@ -112,7 +112,7 @@ def test_a_wrong_tensor_is_taken_as_the_same_place_of_other_layers_was() -> None
     wrong = guesses.fit("blocks.1.down output.0", "activation", *columns, ACCEPTED)
     assert right is not None
     assert wrong is not None
-    assert wrong.ways == right.ways
+    assert wrong.spreads == right.spreads
     assert wrong.apart > 0.1
 
 
@@ -131,7 +131,7 @@ def test_passes_are_put_together_in_either_order(order: str) -> None:
     left = Held(tuple(tuple(blocks([pieces[number] for number in one])) for one in passes))
     found = fit("activation", left, held([array]))
     assert found.apart < 1e-6
-    assert found.ways[0].over_passes == BATCH
+    assert found.spreads[0].over_passes == BATCH
 
 
 def test_gradients_of_several_passes_add_up() -> None:
@@ -151,4 +151,6 @@ def test_what_is_annotated_is_not_guessed() -> None:
 
 def test_a_single_number_may_be_a_mean() -> None:
     losses = [np.array(1.0, np.float32), np.array(2.0, np.float32)]
-    assert fit("activation", held(losses), held([np.array(1.5, np.float32)])).ways[0].placements == (Placement("mean"),)
+    assert fit("activation", held(losses), held([np.array(1.5, np.float32)])).spreads[0].placements == (
+        Placement("mean"),
+    )

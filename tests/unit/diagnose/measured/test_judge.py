@@ -125,15 +125,15 @@ def test_convolutions_may_have_ten_bits_where_matrices_have_all() -> None:
 def test_a_table_is_the_median_of_healthy_calls() -> None:
     found = [_node(str(number), 0.3003 * _HALF * 2.0**number) for number in range(3)]
     table = measured([(found, {})])
-    assert table.of_operators["linear forward half"] == found[1].excess() != found[0].excess()
+    assert table.by_operator["linear forward half"] == found[1].excess() != found[0].excess()
     assert found[1].excess()[0] == pytest.approx(1.0, abs=0.01)
-    assert table.of_families["products forward half"] == table.of_operators["linear forward half"]
+    assert table.by_family["products forward half"] == table.by_operator["linear forward half"]
 
 
 def test_the_table_that_is_shipped_says_which_command_made_it_and_knows_the_usual_operators() -> None:
     table = shipped()
     for name in ("linear forward half", "linear backward single", "layer_norm forward half", "softmax forward single"):
-        assert all(math.isfinite(one) for one in table.of_operators[name])
+        assert all(math.isfinite(one) for one in table.by_operator[name])
 
 
 def _healthy(*found: Node) -> HealthyCalls:

@@ -45,7 +45,7 @@ class _Rows:
         return {"type": "torch.Tensor", "dtype": dtype, "shape": list(value.shape), "row": len(self._rows) - 1}
 
     def numbers(self, number: int) -> Any:
-        """As :meth:`msprobe.store.rows.Rows.numbers`."""
+        """As :meth:`msprobe.store.rows.StoredRows.numbers`."""
         return self._rows[number] if 0 <= number < len(self._rows) else None
 
 

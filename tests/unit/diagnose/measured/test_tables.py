@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.diagnose.measured.tables import Table
+from msprobe.diagnose.measured.tables import DeviationTable
 
 
 class _NoRows:
@@ -18,7 +18,7 @@ def _tensor(*shape: int, **more: Any) -> dict[str, Any]:
 
 def _noted(one: dict[str, Any], other: dict[str, Any]) -> tuple[int, bool]:
     rows: Any = _NoRows()
-    found = Table(rows, rows).note([("input.0", one)], [("input.0", other)])
+    found = DeviationTable(rows, rows).note([("input.0", one)], [("input.0", other)])
     return len(found.slots), found.is_same
 
 

@@ -11,7 +11,7 @@ from row_by_row import for_each
 
 from msprobe.diagnose.steps.tensor_info import (
     Known,
-    TensorInfo,
+    RecordedTensor,
     describe_tensors,
     described,
     fingerprint,
@@ -68,7 +68,7 @@ def _same(one, other):
 def test_a_description_that_remembers_answers_as_any_other(question, leaf):
     expected = question(leaf)
     assert type(leaf) is dict
-    assert _same(question(TensorInfo(leaf)), expected), "asked for the first time"
+    assert _same(question(RecordedTensor(leaf)), expected), "asked for the first time"
     assert _same(question(described(leaf)), expected), "worked out before"
 
 
@@ -110,7 +110,7 @@ def test_tensors_of_a_record_become_descriptions_that_remember_in_the_record_its
     assert [slot for slot, _ in found] == ["input.0", "input.1", "input.2.key", "input.2.none", "input.3.0"]
     assert record[0] is found[0][1]
     assert record[2]["key"] is found[2][1]
-    assert all(type(leaf) is TensorInfo for leaf in (record[0], record[2]["key"], record[3][0]))
+    assert all(type(leaf) is RecordedTensor for leaf in (record[0], record[2]["key"], record[3][0]))
     assert tensors_of(found) == [USUAL] * 3
     again: list = []
     flatten("input", record, again)
@@ -119,7 +119,7 @@ def test_tensors_of_a_record_become_descriptions_that_remember_in_the_record_its
 
 
 class TestSharing:
-    def shared(self, *leaves: dict[str, object]) -> list[TensorInfo]:
+    def shared(self, *leaves: dict[str, object]) -> list[RecordedTensor]:
         known: Known = {}
         records = [{"output": [dict(leaf)], "input_kwargs": {"deep": {"er": dict(leaf)}}} for leaf in leaves]
         for record in records:
@@ -154,4 +154,4 @@ class TestSharing:
     @pytest.mark.parametrize("odd", [{"Max": [1.0]}, {"Norm": {}}, {"Max": None}])
     def test_statistics_that_are_no_numbers_are_described_all_the_same(self, odd: dict[str, object]) -> None:
         (found,) = self.shared({**USUAL, **odd})
-        assert type(found) is TensorInfo
+        assert type(found) is RecordedTensor

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
-from msprobe.environment.checkpoint.measuring import Measures, measure
+from msprobe.environment.checkpoint.measuring import ParameterMeasures, measure
 from msprobe.environment.checkpoint.tensors import held
 from msprobe.messages import said
 
@@ -25,7 +25,7 @@ MATRIX = _RANDOM.standard_normal((12, 8)).astype(np.float32)
 SQUARE = _RANDOM.standard_normal((9, 9)).astype(np.float32)
 
 
-def measured(first: np.ndarray, second: np.ndarray, name: str = "w") -> Measures:
+def measured(first: np.ndarray, second: np.ndarray, name: str = "w") -> ParameterMeasures:
     return measure(name, held(first), held(second))
 
 

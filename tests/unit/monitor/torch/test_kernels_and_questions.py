@@ -70,13 +70,13 @@ def _train(folder: Path, activation: Any, is_fast: bool, steps: int, bad: int = 
 def test_other_kernels_of_a_convolutional_network_are_no_bad_step(tmp_path: Path, activation: Any) -> None:
     one = _train(tmp_path / "a", activation, True, 50)
     other = _train(tmp_path / "b", activation, False, 50)
-    assert diff(one, other).found is None
+    assert diff(one, other).first_bad is None
 
 
 def test_a_fault_behind_a_kink_is_still_found(tmp_path: Path) -> None:
     one = _train(tmp_path / "a", F.relu, True, 40)
     other = _train(tmp_path / "b", F.relu, False, 40, bad=30)
-    found = diff(one, other).found
+    found = diff(one, other).first_bad
     assert found is not None
     assert found.step == 30
 

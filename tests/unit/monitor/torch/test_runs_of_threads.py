@@ -178,7 +178,7 @@ def test_runs_are_those_that_the_program_made(
         found.append((min(first for first, _ in spans), max(last for _, last in spans)))
     assert sorted(found) == sorted(expected)
     same = diff(tmp_path / "one/out", tmp_path / "same/out")
-    assert same.found is None
+    assert same.first_bad is None
     assert same.unread == ()
     wrong = diff(tmp_path / "one/out", tmp_path / "wrong/out")
-    assert wrong.found is not None, "the run with another rate was not looked at"
+    assert wrong.first_bad is not None, "the run with another rate was not looked at"

@@ -51,10 +51,10 @@ def computed(text: str, value: Callable[[str], str]) -> int:
         tokens.append(match[1])
         place = match.end()
     reader = _Reader(tokens, value)
-    found = reader.choice(0)
+    number = reader.choice(0)
     if reader.place != len(tokens):
         raise NoNumberError(text)
-    return found
+    return number
 
 
 def _divided(a: int, b: int) -> tuple[int, int]:

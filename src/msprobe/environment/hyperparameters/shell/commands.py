@@ -15,7 +15,7 @@ _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
 @dataclass
-class Command:
+class ShellCommand:
     """A simple command: its words as they are written."""
 
     words: list[str]
@@ -25,7 +25,7 @@ class Command:
 
 
 @dataclass
-class Joined:
+class JoinedCommands:
     """Commands with ``&&``, ``||`` and ``|`` between them: ``joins[i]`` stands before ``parts[i + 1]``."""
 
     parts: list[Node]
@@ -65,7 +65,7 @@ class Cases:
 
 
 @dataclass
-class Group:
+class ShellGroup:
     """``{ ... }`` or ``( ... )``, which keeps its variables for itself."""
 
     body: list[Node]
@@ -73,14 +73,14 @@ class Group:
 
 
 @dataclass
-class Function:
+class ShellFunction:
     """A function's name and body."""
 
     name: str
     body: list[Node]
 
 
-Node = Command | Joined | Branches | Loop | Cases | Group | Function
+Node = ShellCommand | JoinedCommands | Branches | Loop | Cases | ShellGroup | ShellFunction
 
 
 def commands_of(text: str) -> list[Node]:
@@ -93,11 +93,11 @@ class _Parser:
         self.tokens, self.place, self.depth = tokens, 0, 0
 
     def everything(self) -> list[Node]:
-        found: list[Node] = []
+        nodes: list[Node] = []
         while self.place < len(self.tokens):
-            found += self.list_until(frozenset())
+            nodes += self.list_until(frozenset())
             self.place += 1  # a closing word without its opening one
-        return found
+        return nodes
 
     # ---- tokens
 
@@ -118,15 +118,15 @@ class _Parser:
 
     def take_word(self, *texts: str) -> bool:
         """Step over one of these words, if it comes next."""
-        found = self.is_word(*texts)
-        self.place += found
-        return found
+        is_there = self.is_word(*texts)
+        self.place += is_there
+        return is_there
 
     # ---- structure
 
     def list_until(self, ends: frozenset[str]) -> list[Node]:
         """Commands up to one of the words (or operators) ``ends``, which is left to be taken."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         self.depth += 1
         while True:
             self.skip_lines()
@@ -138,11 +138,11 @@ class _Parser:
             before = self.place
             node = self.joined()
             if node is not None:
-                found.append(node)
+                nodes.append(node)
             if self.place == before:
                 self.place += 1
         self.depth -= 1
-        return found
+        return nodes
 
     def joined(self) -> Node | None:
         is_negated = self.take_word("!")
@@ -160,7 +160,7 @@ class _Parser:
                 joins.pop()
                 break
             parts.append(following)
-        return Joined(parts, joins, is_negated) if joins or is_negated else first
+        return JoinedCommands(parts, joins, is_negated) if joins or is_negated else first
 
     def single(self) -> Node | None:
         token = self.peek()
@@ -188,27 +188,27 @@ class _Parser:
         self.place += 1
         body = self.list_until(frozenset())
         self.place += self.is_operator(")")
-        return Group(body, is_apart=True)
+        return ShellGroup(body, is_apart=True)
 
     def group(self) -> Node:
         body = self.list_until(frozenset({"}"}))
         self.take_word("}")
-        return Group(body)
+        return ShellGroup(body)
 
     def branches(self) -> Node:
         line = self.tokens[self.place - 1].line
-        found: list[tuple[list[Node] | None, list[Node]]] = []
+        conditions: list[tuple[list[Node] | None, list[Node]]] = []
         while True:
             condition = self.list_until(frozenset({"then"}))
             self.take_word("then")
             body = self.list_until(frozenset({"elif", "else", "fi"}))
-            found.append((condition, body))
+            conditions.append((condition, body))
             if not self.take_word("elif"):
                 break
         if self.take_word("else"):
-            found.append((None, self.list_until(frozenset({"fi"}))))
+            conditions.append((None, self.list_until(frozenset({"fi"}))))
         self.take_word("fi")
-        return Branches(found, line)
+        return Branches(conditions, line)
 
     def for_loop(self) -> Node:
         token = self.peek()
@@ -237,14 +237,14 @@ class _Parser:
 
     def cases(self) -> Node:
         token = self.peek()
-        found = Cases("" if token is None or token.is_operator else token.text)
+        cases = Cases("" if token is None or token.is_operator else token.text)
         self.place += 1
         self.skip_lines()
         self.take_word("in")
         while True:
             self.skip_lines()
             if self.peek() is None or self.take_word("esac"):
-                return found
+                return cases
             before = self.place
             self.place += self.is_operator("(")
             patterns: list[str] = []
@@ -253,7 +253,7 @@ class _Parser:
                     patterns.append(token.text)
                 self.place += 1
             self.place += self.is_operator(")")
-            found.branches.append((patterns, self.list_until(frozenset({"esac"}))))
+            cases.branches.append((patterns, self.list_until(frozenset({"esac"}))))
             self.place += self.is_operator(*_CASE_ENDS)
             self.place += self.place == before
 
@@ -267,7 +267,7 @@ class _Parser:
         while self.is_operator("(", ")", "\n"):
             self.place += 1
         body = self.single()
-        return Function(name, [] if body is None else [body])
+        return ShellFunction(name, [] if body is None else [body])
 
     def simple(self) -> Node:
         line = self.tokens[self.place].line
@@ -288,4 +288,4 @@ class _Parser:
         following = self.tokens[self.place + 1 : self.place + 2]
         if len(words) == 1 and self.is_operator("(") and following and following[0].text == ")":
             return self.function(words[0])
-        return Command(words or [":"], line, document)
+        return ShellCommand(words or [":"], line, document)

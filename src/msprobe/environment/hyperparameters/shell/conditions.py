@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError
-from msprobe.environment.hyperparameters.shell.expansion import OUTPUT, UNSET, Variables, fields, one
+from msprobe.environment.hyperparameters.shell.expansion import OUTPUT, UNSET, Variables, as_one_text, fields
 from msprobe.foreign.globs import Glob
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
@@ -31,7 +31,7 @@ def is_true(words: list[str], variables: Variables) -> bool | None:
 
 def _arithmetic(text: str, variables: Variables) -> bool | None:
     try:
-        inner = one('"' + text.replace('"', "") + '"', variables) if "$" in text else text
+        inner = as_one_text('"' + text.replace('"', "") + '"', variables) if "$" in text else text
         return variables.number(inner) != 0
     except NoNumberError:
         return None
@@ -43,25 +43,25 @@ class _Test:
         self.words = words if is_double else _visible(words, variables)
 
     def value(self) -> bool | None:
-        found = self.any_of()
-        return found if self.place >= len(self.words) else False
+        answer = self.any_of()
+        return answer if self.place >= len(self.words) else False
 
     def next(self) -> str:
         return self.words[self.place] if self.place < len(self.words) else ""
 
     def any_of(self) -> bool | None:
-        found = self.all_of()
+        answer = self.all_of()
         while self.next() in ("||", "-o"):
             self.place += 1
-            found = either(found, self.all_of())
-        return found
+            answer = either(answer, self.all_of())
+        return answer
 
     def all_of(self) -> bool | None:
-        found = self.negated()
+        answer = self.negated()
         while self.next() in ("&&", "-a"):
             self.place += 1
-            found = both(found, self.negated())
-        return found
+            answer = both(answer, self.negated())
+        return answer
 
     def negated(self) -> bool | None:
         if self.next() == "!":
@@ -69,13 +69,13 @@ class _Test:
             return opposite(self.negated())
         if self.next() == "(":
             self.place += 1
-            found = self.any_of()
+            answer = self.any_of()
             self.place += 1
-            return found
+            return answer
         return self.single()
 
     def text(self, word: str) -> str:
-        return one(word, self.variables) if self.is_double else word
+        return as_one_text(word, self.variables) if self.is_double else word
 
     def single(self) -> bool | None:
         left = self.next()
@@ -115,11 +115,11 @@ class _Test:
 
 def _visible(words: list[str], variables: Variables) -> list[str]:
     """The arguments of ``[``: a variable that has no value and no quotes is not there at all."""
-    found = []
+    shown = []
     for word in words:
         parts = fields([word], variables)
-        found += [part for part in parts if not part.startswith(UNSET) or '"' in word]
-    return found
+        shown += [part for part in parts if not part.startswith(UNSET) or '"' in word]
+    return shown
 
 
 def _known(text: str) -> str | None:

@@ -76,10 +76,10 @@ class Variables:
         """The value of an arithmetic expression. Raises NoNumberError."""
 
         def value(name: str, depth: int = 0) -> str:
-            found = self.text(name) or ""
-            if UNSET in found or OUTPUT in found:
+            shown = self.text(name) or ""
+            if UNSET in shown or OUTPUT in shown:
                 raise NoNumberError(name)
-            return value(found, depth + 1) if found.isidentifier() and depth < _MOST_DEPTH else found
+            return value(shown, depth + 1) if shown.isidentifier() and depth < _MOST_DEPTH else shown
 
         self.spend(len(text))
         if self.is_full:
@@ -89,15 +89,15 @@ class Variables:
 
 def fields(words: list[str], variables: Variables) -> list[str]:
     """The words that a command is called with: variables that are not quoted are cut at blanks, empty ones vanish."""
-    found: list[str] = []
+    expanded: list[str] = []
     for word in words:
-        found += _Expander(variables).fields(word)
-        if len(found) > _MOST_WORDS:
-            return found[:_MOST_WORDS]
-    return found
+        expanded += _Expander(variables).fields(word)
+        if len(expanded) > _MOST_WORDS:
+            return expanded[:_MOST_WORDS]
+    return expanded
 
 
-def one(word: str, variables: Variables) -> str:
+def as_one_text(word: str, variables: Variables) -> str:
     """A word as one text: of an assignment, or of a condition."""
     return " ".join(_Expander(variables, splits=False).fields(word))
 
@@ -177,7 +177,9 @@ class _Expander:
             self.put(piece)
 
     def arithmetic(self, piece: str, is_quoted: bool) -> None:
-        inner = one('"' + piece[3:-2].replace('"', "") + '"', self.variables) if "$" in piece[3:-2] else piece[3:-2]
+        inner = (
+            as_one_text('"' + piece[3:-2].replace('"', "") + '"', self.variables) if "$" in piece[3:-2] else piece[3:-2]
+        )
         try:
             self.insert(str(self.variables.number(inner)), is_quoted)
         except NoNumberError:
@@ -239,12 +241,12 @@ class _Expander:
     def element(self, name: str, index: str) -> str | None:
         value = self.variables.values.get(name)
         if isinstance(value, dict):
-            return value.get(one(index, self.variables))
+            return value.get(as_one_text(index, self.variables))
         elements = self.variables.elements(name)
         if elements is None:
             return None
         try:
-            return elements[self.variables.number(one(index, self.variables))]
+            return elements[self.variables.number(as_one_text(index, self.variables))]
         except (NoNumberError, IndexError):
             return None
 
@@ -258,10 +260,10 @@ class _Expander:
         if sign.endswith(("-", "=")):
             if is_known:
                 return value
-            found = self.inner(operand)
+            replacement = self.inner(operand)
             if sign.endswith("="):
-                self.variables.values[name] = found
-            return found
+                self.variables.values[name] = replacement
+            return replacement
         if value is None or sign.endswith("?"):
             return value
         return self.edited(value, sign, rest)
@@ -367,12 +369,12 @@ def _cut(value: str, pattern: str, at_start: bool, longest: bool) -> str:
     """A text without the shortest or longest piece at one of its ends that the pattern stands for."""
     glob = Glob(pattern)
     ends = glob.ends(value) if at_start else glob.reversed().ends(value[::-1])
-    found = next(ends, None)
-    if longest and found is not None:
-        found = max(ends, default=found)
-    if found is None:
+    end = next(ends, None)
+    if longest and end is not None:
+        end = max(ends, default=end)
+    if end is None:
         return value
-    return value[found:] if at_start else value[: len(value) - found]
+    return value[end:] if at_start else value[: len(value) - end]
 
 
 def _unescaped(text: str) -> str:

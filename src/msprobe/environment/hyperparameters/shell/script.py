@@ -16,12 +16,12 @@ from msprobe.environment.hyperparameters.shell.arithmetic import NoNumberError
 from msprobe.environment.hyperparameters.shell.commands import (
     Branches,
     Cases,
-    Command,
-    Function,
-    Group,
-    Joined,
+    JoinedCommands,
     Loop,
     Node,
+    ShellCommand,
+    ShellFunction,
+    ShellGroup,
     commands_of,
 )
 from msprobe.environment.hyperparameters.shell.conditions import is_true, opposite
@@ -31,8 +31,8 @@ from msprobe.environment.hyperparameters.shell.expansion import (
     UNSET,
     Value,
     Variables,
+    as_one_text,
     fields,
-    one,
     plain,
 )
 from msprobe.environment.hyperparameters.shell.words import tokens_of
@@ -66,7 +66,7 @@ class Called:
 
 
 @dataclass
-class Followed:
+class FollowedScript:
     """What a script does: the commands it runs, the variables it exports, and notes for people."""
 
     called: list[Called] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Followed:
     notes: list[str] = field(default_factory=list)
 
 
-def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
+def follow(text: str, path: str, arguments: Sequence[str] = ()) -> FollowedScript:
     """What the script ``text`` of the file ``path`` would run if it is called with ``arguments``."""
     follower = _Follower(os.path.abspath(path))
     follower.variables.arguments = [path, *arguments]
@@ -84,14 +84,14 @@ def follow(text: str, path: str, arguments: Sequence[str] = ()) -> Followed:
         follower.run(follower.parsed(text))
     except RecursionError:
         follower.note(said("script-too-deep"))
-    return follower.found
+    return follower.followed
 
 
 class _Follower:
     def __init__(self, path: str) -> None:
         self.path = path
         self.variables = Variables()
-        self.found = Followed()
+        self.followed = FollowedScript()
         self.functions: dict[str, list[Node]] = {}
         self.steps, self.depth = 0, 0
         #: How many letters of scripts may still be read.
@@ -122,9 +122,9 @@ class _Follower:
         return status
 
     def node(self, node: Node) -> bool | None:
-        if isinstance(node, Command):
+        if isinstance(node, ShellCommand):
             return self.command(node)
-        if isinstance(node, Joined):
+        if isinstance(node, JoinedCommands):
             return self.joined(node)
         if isinstance(node, Branches):
             return self.branches(node)
@@ -132,12 +132,12 @@ class _Follower:
             return self.loop(node)
         if isinstance(node, Cases):
             return self.cases(node)
-        if isinstance(node, Function):
+        if isinstance(node, ShellFunction):
             self.functions[node.name] = node.body
             return True
         return self.group(node)
 
-    def group(self, node: Group) -> bool | None:
+    def group(self, node: ShellGroup) -> bool | None:
         if not node.is_apart:
             return self.run(node.body)
         kept = dict(self.variables.values)
@@ -145,7 +145,7 @@ class _Follower:
         self.variables.values = kept
         return status
 
-    def joined(self, node: Joined) -> bool | None:
+    def joined(self, node: JoinedCommands) -> bool | None:
         status = self.node(node.parts[0])
         for join, part in zip(node.joins, node.parts[1:], strict=True):
             if join == "&&":
@@ -166,7 +166,7 @@ class _Follower:
             if decided is None:
                 undecided = True
                 if node.launches is None:
-                    node.launches = [_launches(one) for _, one in node.branches]
+                    node.launches = [_launches(launches) for _, launches in node.branches]
                 if node.launches[number] and sum(node.launches) == 1:
                     return self.run(body)
         if undecided:
@@ -190,9 +190,9 @@ class _Follower:
         return True
 
     def cases(self, node: Cases) -> bool | None:
-        word = one(node.word, self.variables)
+        word = as_one_text(node.word, self.variables)
         value = "" if UNSET in word else word
-        chosen = Command(["[[", "x", "==", "x", "]]"], 0)
+        chosen = ShellCommand(["[[", "x", "==", "x", "]]"], 0)
         held = Variables(
             {**self.variables.values, "_case": value},
             self.variables.arguments,
@@ -212,7 +212,7 @@ class _Follower:
 
     # ---- commands
 
-    def command(self, node: Command) -> bool | None:
+    def command(self, node: ShellCommand) -> bool | None:
         words = list(node.words)
         if words[0] in _TESTS or words[0].startswith("(("):
             return self.test(words)
@@ -230,11 +230,11 @@ class _Follower:
             return self.declare(words[assigned + 1 :], name == "export")
         if name == "read":
             # Only what stands in the script can be read.
-            text = one(node.document, self.variables)
+            text = as_one_text(node.document, self.variables)
             self.variables.values[words[-1]] = text if "-d" in words else text.partition("\n")[0]
             return True
-        found = fields(words[assigned:], self.variables)
-        return self.call(found, node.line) if found else True
+        expanded = fields(words[assigned:], self.variables)
+        return self.call(expanded, node.line) if expanded else True
 
     def test(self, words: list[str]) -> bool | None:
         text = words[0][2:-2] if words[0].startswith("((") else ""
@@ -272,7 +272,7 @@ class _Follower:
         elif os.path.basename(name) in _SHELLS or name.endswith(".sh"):
             self.inner_shell(words, line)
         else:
-            self.found.called.append(Called(tuple(words), line))
+            self.followed.called.append(Called(tuple(words), line))
             return None
         return True
 
@@ -291,8 +291,8 @@ class _Follower:
             return None
         nodes = commands_of(text)
         for node in nodes:
-            for command in node.parts if isinstance(node, Joined) else [node]:
-                if isinstance(command, Command):
+            for command in node.parts if isinstance(node, JoinedCommands) else [node]:
+                if isinstance(command, ShellCommand):
                     command.line = line
         return self.run(nodes)
 
@@ -307,7 +307,7 @@ class _Follower:
                 return
             at += 1
         if at >= len(words) or not self.take_in(words[at:], shares=False):
-            self.found.called.append(Called(tuple(words), line))
+            self.followed.called.append(Called(tuple(words), line))
 
     def take_in(self, words: list[str], shares: bool) -> bool:
         """Follow another script. ``shares``: it sees and changes the variables of this one."""
@@ -326,7 +326,7 @@ class _Follower:
             self.note(said("script-unreadable", name))
             return True
         kept, here = self.variables, self.path
-        exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.found.exported}
+        exported: dict[str, Value] = {name: kept.values.get(name, "") for name in self.followed.exported}
         values = kept.values if shares else exported
         arguments = [path, *words[1:]] if len(words) > 1 or not shares else kept.arguments
         self.variables, self.path = Variables(values, arguments, kept.own, kept.left), path
@@ -369,7 +369,7 @@ class _Follower:
             name = match[1] if match else word
             value = self.variables.text(name)
             if exports and value is not None and name.isidentifier():
-                self.found.exported[name] = plain(value)
+                self.followed.exported[name] = plain(value)
         return True
 
     def assign(self, word: str) -> None:
@@ -379,12 +379,12 @@ class _Follower:
         name, index, adds, text = match.groups()
         values = self.variables.values
         if text.startswith("(") and index is None:
-            found = self.array(text[1:-1] if text.endswith(")") else text[1:])
-            if adds and isinstance(found, list):
-                found = [*(self.variables.elements(name) or []), *found]
-            values[name] = found
+            elements = self.array(text[1:-1] if text.endswith(")") else text[1:])
+            if adds and isinstance(elements, list):
+                elements = [*(self.variables.elements(name) or []), *elements]
+            values[name] = elements
             return
-        value = one(text, self.variables)
+        value = as_one_text(text, self.variables)
         if index is not None:
             self.put_element(name, index, value)
         elif adds:
@@ -401,26 +401,28 @@ class _Follower:
         known = self.variables.values.get(name)
         if isinstance(known, list):
             try:
-                place = self.variables.number(one(index, self.variables))
+                place = self.variables.number(as_one_text(index, self.variables))
                 known[place : place + 1] = [value]
                 return
             except NoNumberError:
                 pass
         keyed = known if isinstance(known, dict) else {}
-        keyed[one(index, self.variables)] = value
+        keyed[as_one_text(index, self.variables)] = value
         self.variables.values[name] = keyed
 
     def array(self, text: str) -> Value:
         words = [token.text for token in tokens_of(text) if not token.is_operator and token.document is None]
         keyed = [_ELEMENT.fullmatch(word) for word in words]
         if words and all(keyed):
-            return {one(item[1], self.variables): one(item[2], self.variables) for item in keyed if item}
+            return {
+                as_one_text(item[1], self.variables): as_one_text(item[2], self.variables) for item in keyed if item
+            }
         return fields(words, self.variables)
 
     def note(self, text: str) -> None:
         text = text if len(text) <= _MOST_NOTE else f"{text[:_MOST_NOTE]}..."
-        if text not in self.found.notes and len(self.found.notes) < _MOST_NOTES:
-            self.found.notes.append(text)
+        if text not in self.followed.notes and len(self.followed.notes) < _MOST_NOTES:
+            self.followed.notes.append(text)
 
 
 #: Files that everybody takes in, and that have no hyper-parameters.
@@ -434,12 +436,12 @@ def _launches(nodes: list[Node]) -> bool:
 
 
 def _may_launch(node: Node) -> bool:
-    if isinstance(node, Command):
+    if isinstance(node, ShellCommand):
         if _ASSIGNMENT.fullmatch(node.words[0]) or node.words[0] == "echo":
             return False
         return bool(_LAUNCH.search(" ".join(node.words)))
-    if isinstance(node, Joined):
+    if isinstance(node, JoinedCommands):
         return _launches(node.parts)
     if isinstance(node, Branches):
         return any(_launches(body) for _, body in node.branches)
-    return isinstance(node, (Group, Loop)) and _launches(node.body)
+    return isinstance(node, (ShellGroup, Loop)) and _launches(node.body)

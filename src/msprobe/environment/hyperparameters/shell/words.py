@@ -36,7 +36,7 @@ class _Scanner:
         self.text, self.place, self.line = text, 0, 1
         # Letters that may be looked at for the end of a ``((``: many that never end cost the square of their number.
         self.looked = len(text) + 100_000
-        self.found: list[Token] = []
+        self.collected: list[Token] = []
         # Here-documents whose text begins at the next line: the word that ends it, and whether tabs before it count.
         self.documents: list[tuple[str, bool, int]] = []
 
@@ -53,7 +53,7 @@ class _Scanner:
                 self.place = size if end < 0 else end
             elif not self._redirection() and not self._arithmetic() and not self._operator():
                 self._word()
-        return self.found
+        return self.collected
 
     def _redirection(self) -> bool:
         match = _REDIRECTION.match(self.text, self.place)
@@ -67,8 +67,8 @@ class _Scanner:
             self.place += 1
         target = self._take_word()
         if sign in ("<<", "<<-"):
-            self.documents.append((target, sign.endswith("-"), len(self.found)))
-            self.found.append(Token("<<", self.line, document=""))
+            self.documents.append((target, sign.endswith("-"), len(self.collected)))
+            self.collected.append(Token("<<", self.line, document=""))
         return True
 
     def _arithmetic(self) -> bool:
@@ -85,7 +85,7 @@ class _Scanner:
     def _operator(self) -> bool:
         for sign in _OPERATORS:
             if self.text.startswith(sign, self.place):
-                self.found.append(Token(sign, self.line, True))
+                self.collected.append(Token(sign, self.line, True))
                 self.place += len(sign)
                 if sign == "\n":
                     self.line += 1
@@ -107,7 +107,7 @@ class _Scanner:
         return self.text[start : self.place]
 
     def _put(self, word: str) -> None:
-        self.found.append(Token(word, self.line))
+        self.collected.append(Token(word, self.line))
         self.place += len(word)
         self.line += word.count("\n")
 
@@ -127,7 +127,7 @@ class _Scanner:
             # Quotes are letters there; where the word that ends it is quoted, so is everything.
             text = text.replace("'", "'\\''") if ending != target else text.replace('"', '\\"')
             mark = "'" if ending != target else '"'
-            self.found[place] = Token("<<", self.found[place].line, document=f"{mark}{text}{mark}")
+            self.collected[place] = Token("<<", self.collected[place].line, document=f"{mark}{text}{mark}")
         self.documents.clear()
 
 
