@@ -2,16 +2,20 @@
 
     python bench/monitor/healthy.py                    # all programs, 60 steps: healthy pairs and faults
     python bench/monitor/healthy.py --programs cnn_relu,moe --steps 120 --seeds 3
+    python bench/monitor/healthy.py --followers        # averages and buffers, their rule and its limits
 
 A healthy pair is the same training twice with one thing in how it is computed changed: oneDNN, threads, memory format,
 the order of samples in a batch, the attention kernel; in float32 and under autocast. A fault begins at step 0 or at a
-third of the steps. What is judged are the numbers that a monitor measures, as sketches.
+third of the steps. What is judged are the numbers that a monitor measures, as sketches. ``--followers`` takes the
+mistakes and healthy pairs of tests/unit/monitor/test_averages_of_threads.py instead, in float32 and under autocast, and
+says how many have a bad step in the first eight, all rules together and by that rule alone (msprobe.monitor.followers).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import zlib
 from collections import Counter
@@ -25,8 +29,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from msprobe.monitor import followers
 from msprobe.monitor.locate import HALF, FirstBadStep, first_bad_step
 from msprobe.monitor.measurements import StepMetrics
+from msprobe.monitor.relations import rounding_of_first_step
 from msprobe.monitor.sketch import Sketch, Sketcher
 from msprobe.pytorch import TrainerMon
 
@@ -220,6 +226,51 @@ def batch(is_image: bool, seed: int, step: int) -> tuple[torch.Tensor, torch.Ten
     return rows[:, :-1], rows[:, 1:]
 
 
+#: By how much the limits of the rule of followers are multiplied, to see how far they are from both sides.
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def count_followers() -> None:
+    """A line for each kind of pairs: how many have a bad step."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+    from unit.monitor import test_averages_of_threads as made
+
+    sgd, adamw = torch.optim.SGD, torch.optim.AdamW
+    kinds: dict[str, list[tuple[list[Sketch], list[Sketch]]]] = {"averages and buffers": [], "other mistakes": []}
+    kinds |= {"the same otherwise": [], "other kernels": []}
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for type_ in ("float32", "autocast"):
+            for name, (ways, word) in made.WRONG.items():
+                sort = sgd if ways.get("sort") is sgd else adamw
+                pair = made.right(folder, sort, type_), made.train(folder, {**ways, "type": type_})
+                kinds["averages and buffers" if word in ("ema", "batch") else "other mistakes"].append(pair)
+                print(f"{type_:9s} {name}", flush=True)
+            for ways in made.SAME.values():
+                pair = made.right(folder, ways.get("sort", adamw), type_), made.train(folder, {**ways, "type": type_})
+                kinds["the same otherwise"].append(pair)
+            for sort in (sgd, adamw):
+                for seed in range(4):
+                    one, other = (
+                        made.train_pictures(folder, sort, seed, on, type_ != "float32") for on in (True, False)
+                    )
+                    kinds["other kernels"].append((one, other))
+    limits = {name: getattr(followers, name) for name in ("_TIMES", "_TIMES_ROUNDING", "_LEAST")}
+    print(f"{'':24s} {'all rules':>12s} {'  '.join(f'rule x {factor:g}' for factor in _FACTORS)}")
+    for kind, pairs in kinds.items():
+        bad = sum((found := first_bad_step(*pair, {}, 0.0)) is not None and found.step <= 8 for pair in pairs)
+        counts = []
+        for factor in _FACTORS:
+            for name, limit in limits.items():
+                setattr(followers, name, limit * factor)
+            both = [list(zip(*pair, strict=True)) for pair in pairs]
+            counts.append(sum(bool(followers.follower_relations(one, rounding_of_first_step(one))) for one in both))
+        for name, limit in limits.items():
+            setattr(followers, name, limit)
+        print(f"{kind:24s} {bad:5d} of {len(pairs):3d} {'  '.join(f'{one:8d}' for one in counts)}")
+
+
 def main() -> None:
     """Count."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -227,7 +278,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="keep the sketches in this file, to judge them again")
+    parser.add_argument("--followers", action="store_true", help="state that follows weights and activations")
     args = parser.parse_args()
+    if args.followers:
+        count_followers()
+        return
     kept: list[Any] = []
     false, faults, right = Counter[str](), Counter[str](), Counter[str]()
     pairs = 0

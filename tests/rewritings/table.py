@@ -10,7 +10,7 @@ import torch
 
 from msprobe.lockstep.verdict import judge_lockstep
 from msprobe.pytorch import PrecisionDebugger
-from rewritings import blocks, loops, losses, modules, recurrent, scales
+from rewritings import blocks, further, loops, losses, modules, recurrent, scales
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,16 @@ TABLE: dict[str, Rewriting] = {
         (blocks.Recomputed, ("factor",)),
         (blocks.Compiled, ("factor",)),
         (blocks.Upsampled, ("repeat",)),
+        (further.SameValues, ("value",)),
+        (further.Squares, ("two",)),
+        (further.VarianceOfSquares, ("mean",)),
+        (further.LinearAttention, ("factor",)),
+        (further.TanhOfSigmoid, ("two",)),
+        (further.Patches, ("order",)),
+        (further.MaskedMean, ("count",)),
+        (further.LogSoftmax, ("turned",)),
+        (further.HeadsOfOutput, ("head",)),
+        (further.Biased, ("scale",)),
     ),
     **_losses(
         (losses.chunked, ("mean",)),

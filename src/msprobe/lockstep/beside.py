@@ -51,6 +51,13 @@ class Beside:
         """See :meth:`msprobe.lockstep.pairing.Values.apart`."""
         return self._values.apart(tensor, other)
 
+    def moves(self, gradient: Any, value: Any) -> float:
+        """By how much at most a loss changes with a tensor, relative to the change of that tensor; 0 where that is not
+        finite. ``value``: what the tensor holds.
+        """
+        product = self._values.size(gradient) * self._values.size(value) * gradient.numel() if gradient.numel() else 0.0
+        return product if math.isfinite(product) else 0.0
+
     def agrees(self, tensor: Any, other: Any, slot: Slot | None, region: Region, gradient: bool = False) -> bool:
         """True if an own tensor is what the reference has in its place, but for the rounding of its region."""
         return self._values.apart(tensor, other) <= region.allowed(slot.unit if slot is not None else 0.0, gradient)

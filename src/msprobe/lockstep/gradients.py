@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.events import Gradient
 from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.pairing import Pairs
-from msprobe.lockstep.reference import RecordedCall, Slots
+from msprobe.lockstep.reference import RecordedCall, Slot, Slots
 from msprobe.lockstep.regions import Mark, Region, Regions
 
 
@@ -31,6 +32,8 @@ class Gradients:
         self._lone_parameters: set[tuple[Mark, str]] = set()
         # Paired calls whose results other paired calls take, so that gradients come back by them.
         self._taken: set[Mark] = set()
+        # Ends at which gradients are apart: of which region, by how much of the loss, and in which unit.
+        self._doubtful: list[tuple[Region, str, float, float]] = []
         # What the backward pass under way begins with, in units of what it begins with in the reference.
         self._factor = 1.0
         # Backward calls that begin with such a factor, which, and the regions that make it.
@@ -104,8 +107,22 @@ class Gradients:
                     continue
                 if agrees or not self._regions.goes_back(mark, region, self._pairs.has_unmade):
                     region.end(event.name, agrees)
+                    self._note_end(event, pass_, slot, other, region, agrees)
         is_passed = self._regions.is_passed(mark, event.name) or self._regions.goes_through(mark, event.name)
         return None if is_passed else other
+
+    def _note_end(
+        self, event: Gradient, call: RecordedCall, slot: Slot, other: Any, region: Region, agrees: bool
+    ) -> None:
+        """How much of the loss a gradient that leaves a region stands for, and by how much of it it is apart."""
+        value = call.outputs.get(event.place)
+        whole = None if value is None else self._beside.recorded(event.gradient, value)
+        if whole is None:
+            return
+        region.moves = max(region.moves, self._beside.moves(event.gradient if other is None else other, whole))
+        if not agrees:
+            apart = self._beside.moves(event.gradient - other, whole) or math.inf
+            self._doubtful.append((region, event.name, apart, slot.unit))
 
     def _is_root(self, event: Gradient, mark: Mark) -> bool:
         """True if a backward pass begins here, but for calls of one side alone: with a number that nothing takes which
@@ -150,7 +167,15 @@ class Gradients:
         return {name: factor for name, (factor, _) in self._roots.items()}
 
     def look_for_missed(self) -> None:
-        """The step is over: gradients that the reference has, and that no region has brought back."""
+        """The step is over: gradients that the reference has, and that no region has brought back; and those that are
+        nothing but rounding of what the region brings back elsewhere.
+        """
+        clear = {
+            (region.root, name) for region, name, apart, unit in self._doubtful if not region.root.is_noise(apart, unit)
+        }
+        for region, name, _, _ in self._doubtful:
+            if (region.root, name) not in clear:
+                region.root.ends[name] = True
         for mark in self._regions.entries():
             name = _backward(mark)
             recorded = self._pairs.partner.get(mark)

@@ -28,6 +28,9 @@ _FARTHEST, _FARTHEST_INSIDE = 24, 256
 _OF_GRADIENTS, _OF_COARSE_GRADIENTS = 8.0, 2.0
 #: The norm of an error of rounding is 0.29 units of each element, and that of many of them grows with their root.
 _OF_COARSE = 0.5
+#: A gradient whose terms cancel out (of scores whose values are all the same) is what rounding leaves of them, a
+#: quarter of a unit at most.
+_OF_CANCELLED = 0.25
 
 #: What ends at them says more than the value that they take.
 _OF_MODULES, _OF_MANY = "Module.", ("Module.", "Optimizer.")
@@ -81,6 +84,8 @@ class Region:
     is_coarser: bool = False
     #: It began with a call that the reference makes with other shapes.
     is_of_other_shapes: bool = False
+    #: By how much the loss changes with what has gone in, relative to that: the most of all gradients that leave it.
+    moves: float = 0.0
 
     @property
     def root(self) -> Region:
@@ -129,6 +134,12 @@ class Region:
                 _OF_COARSE * rounding_count_limit(len(self.calls), unit) * (_OF_COARSE_GRADIENTS if gradient else 1.0)
             )
         return max(rounding_count_limit(len(self.calls), unit), least(unit)) * (_OF_GRADIENTS if gradient else 1.0)
+
+    def is_noise(self, apart: float, unit: float) -> bool:
+        """True if a gradient that leaves it is apart by rounding of others that do, as it is nothing beside these.
+        ``apart``: by how much of the loss; ``unit``: that of its own type.
+        """
+        return apart <= _OF_CANCELLED * max(unit, self.unit) * self.moves
 
     def end(self, name: str, agrees: bool) -> None:
         """It was judged at a call, a module or an optimizer; one disagreement stays."""
@@ -318,6 +329,7 @@ class Regions:
         region.unit = max(region.unit, other.unit)
         region.compensates |= other.compensates
         region.taken = max(region.taken, other.taken)
+        region.moves = max(region.moves, other.moves)
         region.is_coarser |= other.is_coarser
         region.is_reshaped |= other.is_reshaped
         region.is_put_right |= other.is_put_right

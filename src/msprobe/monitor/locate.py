@@ -57,6 +57,10 @@ _OF_FIRST_STEPS = 1e-3
 # An update that differs by so much in healthy steps is of a gradient that is noise; Adam magnifies its outliers.
 _OF_NOISE_ONLY = 0.05
 _NOISE_ONLY = 10.0
+# In a half type, a choice in a loss (which sample is the hardest, whether a ratio is cut off) falls otherwise now and
+# then: gradients jump, by less than their size in most tensors, the loss does not, and soon they are back.
+_LASTS, _IS_BACK, _TIMES_LOSS = 4, 4.0, 2.0
+_OF_A_CHOICE, _MOST_OF_A_CHOICE = 1.0, 4.0
 # A rise: for so many steps, each distance is so many times the largest before, and their median so many times. The
 # first names the step at which it begins; the second is for what rises so slowly that it begins below the noise.
 _RISES = ((8, 1.5, 3.0), (32, 1.0, 3.0))
@@ -230,10 +234,32 @@ def _first_jumps(steps: Sequence[int], distances: Sequence[Distances], rounding:
         ):
             # In a half type, one number alone jumps where its elements are nearly nothing.
             continue
+        if rounding and _is_a_choice(jumps, count, distances):
+            continue
         if jumps:
             return _strongest_first(jumps)
         unexplained.end(now.values())
     return []
+
+
+def _is_a_choice(jumps: Sequence[Jump], count: int, distances: Sequence[Distances]) -> bool:
+    """True for gradients that jump in one step, and most of which are back soon, while the loss is that of the other
+    run.
+    """
+    *before, now = (step["loss"][2] if "loss" in step else np.inf for step in distances[: count + 1])
+    if not jumps or not now <= _TIMES_LOSS * _largest(before):
+        return False
+    jumped = {(jump.quantity, jump.group) for jump in jumps}
+    sizes = [jump.distance for jump in jumps if jump.quantity not in ACCUMULATED]
+    if len(sizes) < len(jumps) or np.median(sizes) >= _OF_A_CHOICE or max(sizes) >= _MOST_OF_A_CHOICE:
+        return False
+    least: dict[tuple[str, str], float] = {}
+    for behind in distances[count + 1 : count + 1 + _LASTS]:
+        for kind, name, distance in behind.values():
+            if (kind, name) in jumped:
+                least[kind, name] = min(distance, least.get((kind, name), np.inf))
+    back = [least.get((jump.quantity, jump.group), np.inf) < jump.distance / _IS_BACK for jump in jumps]
+    return sum(back) > len(back) / 2
 
 
 def _first_rises(steps: Sequence[int], distances: Sequence[Distances], before: int, rounding: float) -> list[Jump]:

@@ -17,6 +17,8 @@ from msprobe.messages import said
 from msprobe.monitor.sketch import Sketch
 
 Pairs = Sequence[tuple[Sketch, Sketch]]
+#: By tensor, by how much a step changes norm and projection, and the norm.
+_Changes = dict[str, tuple["np.ndarray[tuple[int], np.dtype[np.float64]]", float]]
 #: Norm and projection of each tensor.
 _Numbers = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
 
@@ -31,6 +33,8 @@ _PER_GRADIENT = 20.0
 _PER_ROOT = 4.0
 _TIMES = 6.0
 _LOOKED_BACK = 24
+# What a fault does to one tensor's step it does to those behind it: by the same factor, or by the same amount.
+_SAME_STEPS, _SAME_TIMES = 5, 3.0
 _FIRST_STEPS = 5
 # Healthy pairs under autocast, with samples in another order, were 8 standard errors apart at most, decay of norms 70
 # at least; less than a hundredth of a step says nothing.
@@ -101,14 +105,14 @@ def _written_between_steps(pairs: Pairs) -> list[BrokenRelation]:
 def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
     """A step changes weights otherwise, and the gradients do not explain it.
 
-    In a half type single tensors say nothing: of elements whose gradient is smaller than its rounding an adaptive
-    optimizer makes whole steps either way, and what is seen of a tensor does not say how many it has. There a share of
-    all tensors must be off.
+    Of elements whose gradient is smaller than its rounding (those of keys in the one bias of an attention) an adaptive
+    optimizer makes whole steps either way, and what is seen of a tensor does not say how many it has. So single tensors
+    say nothing in a half type, and in float32 only where they are off by the same in the next steps, too.
     """
     history: dict[str, list[float]] = {}
     gradients: dict[str, list[float]] = {}
     sizes = _first_sizes(pairs)
-    for ours, theirs in pairs:
+    for at, (ours, theirs) in enumerate(pairs):
         changes = [_changes(side) for side in (ours, theirs)]
         grads = [numbers_of(side, "grad_reduced") or numbers_of(side, "grad_unreduced") for side in (ours, theirs)]
         typical = [apart_by(grads[0][name], grads[1][name]) for name in grads[0] if name in grads[1]]
@@ -138,7 +142,10 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
                 changed.append((apart, name, limit))
             usual.append(apart)
             del usual[:-_LOOKED_BACK]
-        if len(changed) >= (max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])) if rounding else 1):
+        if len(changed) < max(_LEAST_TENSORS, _SHARE_OF_TENSORS * len(changes[0])):
+            following = [] if rounding else [(_changes(a), _changes(b)) for a, b in pairs[at : at + _SAME_STEPS]]
+            changed = [change for change in changed if following and _is_steady(change[1], change[2], following)]
+        if changed:
             return [
                 BrokenRelation(
                     ours.step,
@@ -147,6 +154,26 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
                 for apart, name, limit in sorted(changed, reverse=True)
             ]
     return []
+
+
+def _is_steady(name: str, limit: float, pairs: Sequence[tuple[_Changes, _Changes]]) -> bool:
+    """True if a tensor's steps in the second run are those of the first times a factor, or more by an amount, which is
+    no small part of ``limit``, as a share of a step.
+    """
+    factors, amounts = [], []
+    for ours, theirs in pairs:
+        if name not in ours or name not in theirs:
+            continue
+        change, apart = ours[name][0], theirs[name][0] - ours[name][0]
+        squares = float(change @ change)
+        factors.append(float(apart @ change) / squares if squares else 0.0)
+        amounts.append(float(apart[0]) / float(np.abs(change).max()) if squares else 0.0)
+    return any(
+        abs(np.sign(measured).sum()) == len(measured)
+        and np.abs(measured).max() <= _SAME_TIMES * np.abs(measured).min()
+        and np.abs(measured).min() * _SAME_TIMES > limit
+        for measured in (factors, amounts)
+    )
 
 
 def _steady_changes(pairs: Pairs) -> list[BrokenRelation]:
@@ -196,7 +223,7 @@ def _first_sizes(pairs: Pairs) -> dict[str, list[float]]:
     return sizes
 
 
-def _changes(sketch: Sketch) -> dict[str, tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]]:
+def _changes(sketch: Sketch) -> _Changes:
     """By tensor: by how much the step changes norm and projection, and the norm."""
     before, behind = numbers_of(sketch, "param_origin"), numbers_of(sketch, "param_updated")
     return {name: (behind[name] - weight, float(abs(weight[0]))) for name, weight in before.items() if name in behind}

@@ -257,6 +257,6 @@ def results_difference(
     if loss is not None:
         changed = loss.changed_outputs
     size = max((d.delta if d.what == "value" else math.inf for d in changed), default=0.0)
-    if size and loss is not None and (of_losses := losses_difference(pairing, comparer)) is not None:
-        return min(size, of_losses)
+    if size and loss is not None and (loss_difference := losses_difference(pairing, comparer)) is not None:
+        return min(size, loss_difference)
     return size
