@@ -77,6 +77,82 @@ def kept(labels: Tensor) -> Tensor:
     return labels % 3 != 0
 
 
+class Sorted(Trained):
+    """The sequences of a batch stand in another order."""
+
+    def backward(self, number: int) -> None:
+        tokens = batch(number)[[2, 0, 3, 1]]
+        self.optimizer.zero_grad()
+        self.loss(self.model(tokens[:, :-1]), tokens[:, 1:]).backward()
+
+
+def in_micro_batches(count: int) -> type[Trained]:
+    class InMicroBatches(Trained):
+        def backward(self, number: int) -> None:
+            self.optimizer.zero_grad()
+            for tokens in batch(number).chunk(count):
+                (self.loss(self.model(tokens[:, :-1]), tokens[:, 1:]) / count).backward()
+
+    return InMicroBatches
+
+
+class Heads(nn.Linear):
+    """In the place of the attention's linear layer: what it gives is moved into two heads and back."""
+
+    back = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        heads = y.view(*y.shape[:2], 2, -1).transpose(1, 2) * 2
+        return (heads.transpose(1, 2) if self.back else heads).reshape(y.shape)
+
+
+class MixedHeads(Heads):
+    back = False
+
+
+def with_heads(kind: type[Heads]) -> type[Trained]:
+    class WithHeads(Trained):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__(dtype)
+            self.model.attention.__class__ = kind  # type: ignore[assignment]
+
+    return WithHeads
+
+
+class Adversaries(Trained):
+    """A network whose results a second one tells from data. ``cut``: no gradient of that reaches the first."""
+
+    cut, clears = True, True
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.model = nn.ModuleDict({"makes": nn.Linear(4, 8), "judges": nn.Linear(8, 1)}).to(dtype)
+        self.dtype = dtype
+        self.optimizers = [torch.optim.Adam(part.parameters(), 1e-3) for part in self.model.values()]
+
+    def step(self, number: int) -> None:
+        generator = torch.Generator().manual_seed(number)
+        noise, data = (torch.randn(16, size, generator=generator).to(self.dtype) for size in (4, 8))
+        makes, judges = self.model["makes"], self.model["judges"]  # type: ignore[index]
+        made = makes(noise)
+        self.optimizers[1].zero_grad()
+        (F.softplus(-judges(data)) + F.softplus(judges(made.detach() if self.cut else made))).mean().backward()
+        self.optimizers[1].step()
+        if self.clears:
+            self.optimizers[0].zero_grad()
+        F.softplus(-judges(makes(noise))).mean().backward()
+        self.optimizers[0].step()
+        self.optimizers[0].zero_grad()
+
+
+class Uncut(Adversaries):
+    cut = False
+
+
+class UncutAndKept(Uncut):
+    clears = False
+
+
 class Following(Trained):
     """With a second network whose weights are averages of those that are trained."""
 
@@ -201,6 +277,9 @@ SAME = {
     "losses weighted or left out": (with_loss(weighted), with_loss(selected)),
     "an average by lerp": (FollowingByLerp, Following),
     "an embedding by a product": (OneHot, Trained),
+    "sequences in another order": (Sorted, Trained),
+    "more micro-batches": (in_micro_batches(4), in_micro_batches(2)),
+    "gradients that are thrown away": (Uncut, Adversaries),
 }
 #: What is wrong in the first, the names of the finding in the order of the two, and of the two exchanged.
 WRONG = {
@@ -210,6 +289,11 @@ WRONG = {
     ),
     "clipped after the step": ((ClippedTooLate, Clipped), ("written-after-the-step", "written-before-the-step")),
     "a weight written over": ((Renewed, Trained), ("extra-calls", "missing-calls")),
+    "heads that are not moved back": (
+        (with_heads(MixedHeads), with_heads(Heads)),
+        ("missing-calls", "extra-calls"),
+    ),
+    "gradients that are kept": ((UncutAndKept, Adversaries), ("extra-call-without-gradient",) * 2),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from msprobe.diagnose.differences.records import Comparer, is_floating
@@ -10,17 +11,25 @@ from msprobe.diagnose.steps.timeline import Event, Timeline
 
 
 def losses_difference(pairing: Pairing, comparer: Comparer) -> float | None:
-    """The largest relative difference of the losses of a step; None where calls do not say what the losses are, or
-    where the two sides have different numbers of them.
+    """The largest relative difference of the losses of a step; where the two sides have different numbers of them, as
+    of micro-batches, that of their sums. None where calls do not say what the losses are.
     """
     ours, theirs = losses_of(pairing.candidate), losses_of(pairing.reference)
-    if not ours or len(ours) != len(theirs):
+    if not ours or not theirs:
         return None
+    if len(ours) != len(theirs):
+        sums = [sum(map(_number_of, losses)) for losses in (ours, theirs)]
+        return abs(sums[0] - sums[1]) / abs(sums[1]) if all(map(math.isfinite, sums)) and sums[1] else None
     differences = [difference for pair in zip(ours, theirs, strict=True) for difference in comparer.leaf("", *pair)]
     # One loss may have fewer digits than the other.
-    return max(
-        (difference.delta for difference in differences if difference.what in ("value", "not_finite")), default=0.0
-    )
+    sizes = [difference.delta for difference in differences if difference.what in ("value", "not_finite")]
+    return max(sizes, default=0.0)
+
+
+def _number_of(scalar: dict[str, Any]) -> float:
+    """The value of a recorded scalar, NaN where that is not known."""
+    value = scalar.get("Max")
+    return float(value) if isinstance(value, (int, float)) else math.nan
 
 
 def losses_of(timeline: Timeline) -> list[dict[str, Any]]:

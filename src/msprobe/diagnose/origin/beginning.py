@@ -37,11 +37,23 @@ def settle_beginnings(scene: Scene) -> None:
     """Mark the suspects that something differs by where nothing differed before, and that no rounding explains."""
     if scene.comparer.crossing or not scene.has_values:
         return
-    scene.ledger.revise(
-        lambda suspect: (
-            replace(suspect, clear=True, decisive=True) if suspect.begins and _is_cause(scene, suspect) else suspect
-        )
-    )
+    scene.ledger.revise(lambda suspect: _settled(scene, suspect))
+
+
+def _settled(scene: Scene, suspect: Suspect) -> Suspect:
+    if suspect.begins and _is_cause(scene, suspect):
+        return replace(suspect, clear=True, decisive=True)
+    judged = suspect.judged
+    if (
+        judged is not None
+        and suspect.finding.kind == "argument"
+        and judged.event.module is None
+        and not scene.same_passes
+        and not _changes_loss(scene, judged)
+    ):
+        # As many micro-batches more as each of them counts less.
+        return replace(suspect, clear=False)
+    return suspect
 
 
 def _is_cause(scene: Scene, suspect: Suspect) -> bool:
@@ -53,7 +65,11 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind == "dtype":
         return True
     if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
-        return any(map(_is_meant, judged.arguments)) and not _is_taken_back(scene, judged)
+        if not any(map(_is_meant, judged.arguments)) or _is_taken_back(scene, judged):
+            return False
+        # Rows in another order, or in more parts: outside of all modules the loss says whether that is all.
+        is_arranged = judged.event.module is None and operation(judged.event.stem) in operators.MOVES
+        return not is_arranged or _changes_loss(scene, judged)
     if kind in _FROM_OUTSIDE and difference is not None:
         return is_integer(difference.left) or difference.delta > least(units.pair_unit(difference))
     if kind in _DONE_OTHERWISE:
@@ -122,7 +138,11 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
-    # The loss has the roundings of all calls that one side alone makes on the way to it.
+    return _changes_loss(scene, judged)
+
+
+def _changes_loss(scene: Scene, judged: Judged) -> bool:
+    """True if the loss is further apart than the roundings of all calls that one side alone makes on the way to it."""
     allowed = _roundings_between(scene, [*_made_outside(scene), judged.event, judged.partner])
     return results_difference(scene.judged, True, scene.pairing, scene.comparer) > allowed
 

@@ -96,7 +96,9 @@ def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: 
     )
     finding = scene.finding(event, "structure", text, event.name, (NamedFact("seen_in", user.name),))
     place = event.index if side == 0 else scene.place_of(event)
-    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=True))
+    # Where all gradients that optimizers get agree, what comes back is thrown away.
+    matters = not scene.arrival.known or bool(scene.arrival.differ)
+    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=matters))
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
@@ -23,6 +23,7 @@ from msprobe.diagnose.origin.held import held_tensor
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
+from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
@@ -47,8 +48,17 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return  # the calls inside say more
     if look_at_order_around_step(scene, judged, difference):
         return
+    if event.is_module and difference.slot.startswith(("parameters", "buffers")):
+        # What looks like it is made of it: a view.
+        from_outside(scene, judged, difference)
+        return
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)
+    if _is_view_of_weight(
+        maker, scene.pairing.partner, scene.makers, difference.left, difference
+    ) or _is_view_of_weight(other, scene.pairing.back, scene.other_makers, difference.right, difference):
+        from_outside(scene, judged, difference)
+        return
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
@@ -106,6 +116,14 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
             blame_mutation(scene, judged, difference, twin)
         return
     from_outside(scene, judged, difference)
+
+
+def _is_view_of_weight(
+    maker: Event | None, paired: Container[Event], makers: Producers, leaf: Any, difference: Difference
+) -> bool:
+    """True if one side alone has a view of a parameter, and that is further apart than a view makes it."""
+    is_lone_view = maker is not None and maker not in paired and operation(maker.stem) in operators.MAY_VIEW
+    return is_lone_view and difference.delta > 0.0 and bool(makers.parameters(leaf))
 
 
 def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:

@@ -144,6 +144,11 @@ def look_at(scene: Scene, judged: Judged) -> None:
     layouts = [input_difference for input_difference in judged.inputs if input_difference.what == "layout"]
     if not changed:
         return
+    moved = next((difference for difference in judged.inputs if difference.what == "shape"), None)
+    if moved is not None and not judged.changed_inputs and all(difference.delta == 0.0 for difference in changed):
+        # The same elements, which one side alone has moved: the result has them in another order.
+        look_at_input(scene, judged, moved)
+        return
     silent = silent_cause(scene, judged)
     if silent is not None and is_informative(silent):
         blame_argument(scene, silent)

@@ -34,14 +34,14 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
     # What an optimizer recorded of a weight does not say the order of its elements.
     another = not set(here) & set(there) and all(known.get(name) for name in names)
     if differing is None and another and not scene.comparer.crossing:
-        if not writes_in_place(judged.event.stem) and any(
-            is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in judged.event.outputs()
-        ):
-            blame_another_weight(scene, judged, difference)
-            return
-        if scene.tainted & {"forward", "backward", "gradient"}:
+        trains = any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in judged.event.outputs())
+        writes = writes_in_place(judged.event.stem)
+        if (writes or not trains) and scene.tainted & {"forward", "backward", "gradient"}:
             return  # a gradient or a state that happens to look like a parameter
-        blame_weight(scene, judged, difference, names[0])
+        if writes:
+            blame_weight(scene, judged, difference, names[0])
+        else:
+            blame_another_weight(scene, judged, difference)
     else:
         blame_weight(scene, judged, difference, differing or names[0])
 
