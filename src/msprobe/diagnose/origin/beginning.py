@@ -43,7 +43,9 @@ def settle_beginnings(scene: Scene) -> None:
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:
     if suspect.begins and _is_cause(scene, suspect):
         return replace(suspect, clear=True, decisive=True)
-    judged = suspect.judged
+    judged, difference = suspect.judged, suspect.difference
+    if suspect.begins and difference is not None and _is_reordered(scene, difference):
+        return replace(suspect, clear=True)  # no rounding makes another order
     if (
         judged is not None
         and suspect.finding.kind == "argument"
@@ -54,6 +56,12 @@ def _settled(scene: Scene, suspect: Suspect) -> Suspect:
         # As many micro-batches more as each of them counts less.
         return replace(suspect, clear=False)
     return suspect
+
+
+def _is_reordered(scene: Scene, difference: Difference) -> bool:
+    """True if two tensors have the same statistics, and their rows say that their elements are others."""
+    sides = difference.left, difference.right
+    return difference.delta == 0.0 and all(map(is_tensor, sides)) and scene.comparer.rows.apart(*sides) > 0.0
 
 
 def _is_cause(scene: Scene, suspect: Suspect) -> bool:

@@ -338,6 +338,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         clear=tensor.is_another(difference, "unseen"),
         facts=(Because("between"), SeenFact(difference)),
         entry=entry,
+        difference=difference,
     )
     return True
 

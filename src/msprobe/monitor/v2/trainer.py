@@ -38,7 +38,7 @@ class TrainerMonitorV2:
         framework = "torch" if self.settings.framework == "pytorch" else "mindspore"
         trainer = importlib.import_module(f"msprobe.monitor.{framework}.trainer")
         adapter = importlib.import_module(f"msprobe.monitor.{framework}.framework")
-        kind = adapter.TorchFramework if framework == "torch" else adapter.MindSporeFramework
+        kind = adapter.TorchMonitorFramework if framework == "torch" else adapter.MindSporeMonitorFramework
         known = kind()
         chunks = list(model) if isinstance(model, (list, tuple)) else [model]
         names: list[str] = []
