@@ -121,7 +121,7 @@ def test_arrays_go_before_statistics_and_both_sides_must_have_the_same(tmp_path:
     kernel(a, "Add.Add-op1.6.0.9.output.0.0.ND")
     statistics(a, row("x", 1, 1, 1, 1))
     statistics(b, row("x", 1, 1, 1, 1))
-    with raising(InvalidPathError, "kinds-of-files-differ", KINDS=".npy files", KINDS2="a statistic.csv"):
+    with raising(InvalidPathError, "kinds-of-files-differ", our_kinds=".npy files", their_kinds="a statistic.csv"):
         compare_kernels(a, b, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -51,7 +51,7 @@ def judged(own: float, recorded: float, of_values: float) -> bool:
         regions.join("Functional.scaled_dot_product_attention.0.forward", _in(region), [tensor], begins=False)
     step = SimpleNamespace(gradients_of=lambda one: ({"output.0": one.gradient}, {}))
     pairs: Any = SimpleNamespace(partner=found, step=step, has_unmade=lambda _: False)
-    gradients = Gradients(pairs, regions, _Recorded(TorchValues()), of_modules=False)
+    gradients = Gradients(pairs, regions, _Recorded(TorchValues()), has_modules=False)
     for (key, number), size in ((KEYS, own), (VALUES, of_values)):
         name = f"{key}.{number}.backward"
         gradients.other(Gradient(name, 0, None, key, number, "result", "output.0", ones * size))
