@@ -16,7 +16,6 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
 from msprobe.diagnose.differences.words import ratio_of
-from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
@@ -53,7 +52,7 @@ def _settled(scene: Scene, suspect: Suspect) -> Suspect:
         and not scene.same_passes
         and not _changes_loss(scene, judged)
     ):
-        # As many micro-batches more as each of them counts less.
+        # More micro-batches, each of which counts less by as much.
         return replace(suspect, clear=False)
     return suspect
 
@@ -152,7 +151,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
 def _changes_loss(scene: Scene, judged: Judged) -> bool:
     """True if the loss is further apart than the roundings of all calls that one side alone makes on the way to it."""
     allowed = _roundings_between(scene, [*_made_outside(scene), judged.event, judged.partner])
-    return results_difference(scene.judged, True, scene.pairing, scene.comparer) > allowed
+    return scene.loss_difference > allowed
 
 
 def _made_outside(scene: Scene) -> list[Event]:

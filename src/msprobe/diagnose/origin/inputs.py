@@ -11,7 +11,7 @@ from msprobe.diagnose.differences.records import Difference, fingerprint, is_flo
 from msprobe.diagnose.differences.words import dtype_word, named
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.movement import place_of_weight
-from msprobe.diagnose.effect.reach import pair_of, results_difference
+from msprobe.diagnose.effect.reach import pair_of
 from msprobe.diagnose.evidence import Because, NamedFact, SeenFact, Setting
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.argument import blame_argument
@@ -189,9 +189,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         facts=(SeenFact(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
-        matters=is_integer(difference.left)
-        and scene.same_passes
-        and results_difference(scene.judged, True, scene.pairing, scene.comparer) > 0.0,
+        matters=is_integer(difference.left) and scene.same_passes and scene.loss_difference > 0.0,
         difference=difference,
     )
 

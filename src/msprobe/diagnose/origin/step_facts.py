@@ -24,6 +24,7 @@ from msprobe.diagnose.differences.records import (
 from msprobe.diagnose.differences.words import relation_in_words
 from msprobe.diagnose.effect.arrival import OptimizerGradients, arrival_of
 from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
+from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights
@@ -246,6 +247,11 @@ class StepFacts:
         if difference.what != "argument":
             return False
         return tuple(map(_type_asked_for, (difference.left, difference.right))) in self.dtype_policy
+
+    @cached_property
+    def loss_difference(self) -> float:
+        """How far the loss of the step is apart, relative."""
+        return results_difference(self.judged, True, self.pairing, self.comparer)
 
     def is_gradient(self, difference: Difference) -> bool:
         """True if a tensor looks like the gradient of a parameter, on its way from backward to the optimizer."""
