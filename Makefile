@@ -158,12 +158,14 @@ BUGS ?= some
 test-bugs: $(STAMP)
 	BUGS=$(BUGS) BUGS_CACHE=$(abspath .bench/pairs) OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --maxprocesses 8 $(MEASURED) tests/bugs/test_gate.py
 
-# Of these: statistics, values, rows, and what stands around each call, which are C where it was built. Other tests of the
+# Of these: statistics, values, rows, what stands around each call, and what is said of statistics that were added up in
+# another order, which are C where it was built. Other tests of the
 # recorder run the same code there, have both in one process (`use_python`), or are of C alone.
 CAPTURE := tests/unit/capture/torch
 WITHOUT := tests/unit/capture/test_records.py tests/unit/capture/test_tensor_rows.py $(patsubst %,$(CAPTURE)/test_%.py,\
   calls custom direct_calls function_calls functions letting_go letting_go_in_a_step overflow recorder_faults saving \
-  statistics_late statistics_unusual tensor_values threads transparent user_warnings)
+  statistics_late statistics_unusual tensor_values threads transparent user_warnings) \
+  tests/unit/diagnose/test_rewritten_programs.py
 # And of test_innocence, which stands beside them: these architectures; of options those that choose what is computed.
 INNOCENT := (gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix) and (not test_options or xor or precision)
 

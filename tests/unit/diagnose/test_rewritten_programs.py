@@ -16,12 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from unit.diagnose.real_pairs import Training, compare_trainings
 
-from msprobe.capture import native
 from msprobe.diagnose.findings import Verdict
-
-#: Known limit: where the framework adds up the statistics, the same elements in another order are apart in the last
-#: digit, and "heads that are not moved back" and "loss by hand" are judged otherwise in float32.
-pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 
 VOCABULARY, WIDTH, LENGTH, BATCH = 24, 16, 6, 4
 PRECISIONS = (torch.float32, torch.bfloat16)

@@ -39,6 +39,8 @@ _STATISTICS = USUAL_KEYS
 _UNRELATED = frozenset(("torch.device", "function", "object", "torch.Generator"))
 # Python floats that are computed in another order are distinguished from other settings by this.
 _SAME_NUMBER = 1e-9
+# Statistics that are rounded to bfloat16 are no further apart where the elements are the same: two of its units.
+_LOOK_ALIKE = 1 / 64
 
 
 class Difference(NamedTuple):
@@ -151,7 +153,10 @@ class Comparer:
                 if left.statistics == right.statistics:
                     # Other elements in another order, as far apart as no statistic says.
                     return [Difference(slot, "value", left, right)] if self.rows.reordered(left, right) else []
-                return [Difference(slot, "value", left, right, _plain_distance(left, right))]
+                apart = _plain_distance(left, right)
+                if apart <= _LOOK_ALIKE and self.rows.added_up_otherwise(left, right, left.count):
+                    apart = 0.0  # as far apart as no statistic says
+                return [Difference(slot, "value", left, right, apart)]
         elif left == right and not is_tensor(left):
             return []
         if not (is_tensor(left) and is_tensor(right)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import (
@@ -151,13 +152,15 @@ def reach_of(
     )
     at_optimizer = [difference for difference in at_optimizer if difference.slot.removesuffix(".grad") not in chosen]
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
+    unit, limit = effect.unit_of(judged.values()), effect.step_limit(judged.values())
     within = math.inf
     if any(
         call.chosen and any(d.what == "value" for d in call.outputs if is_integer(d.left)) for call in judged.values()
     ):
         # Something else was chosen, and all gradients are those of other terms: it is the loss that shows more.
         within = effect.step_limit(judged.values())
-    reached = [(effect.gradient_difference(gradient, largest), "gradients") for gradient in counted]
+    small = effect.small_gradient(unit, limit)
+    reached = [(effect.gradient_difference(gradient, largest, small), "gradients") for gradient in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
@@ -165,7 +168,6 @@ def reach_of(
         reached.append(
             (results_difference(judged, bool(sizes), pairing, comparer), "the loss" if sizes else "the result")
         )
-    unit = effect.unit_of(judged.values())
     state_difference, carried = states.apart(judged.values(), before.states, unit, makers)
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
     crossed = comparer.crossing and comparer.follows
@@ -198,6 +200,10 @@ def _optimizer_differences(
             if key == "grad":
                 differences.append(difference)
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
+    for name in ours.keys() & other.keys():
+        if (elements := _gradient_by_rows(comparer, ours[name], other[name])) > 0.0:
+            unequal.add(name)
+            apart[name] = max(apart.get(name, 0.0), elements)
     if set(ours) != set(other):
         differences.append(Difference("", "missing", None, None, math.inf))
     if comparer.crossing:
@@ -209,6 +215,13 @@ def _optimizer_differences(
         if own and tensor.is_stepped_otherwise(difference):
             differences.append(Difference(name, "not_finite", difference.left, difference.right, math.inf))
     return differences
+
+
+def _gradient_by_rows(comparer: Comparer, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+    """How far the elements of two gradients are apart, whose statistics may be the same, by their rows."""
+    left: Any = mine.get("grad")
+    right: Any = theirs.get("grad")
+    return comparer.rows.between(left, right) if is_tensor(left) and is_tensor(right) else 0.0
 
 
 def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float) -> float:

@@ -27,6 +27,8 @@ from msprobe.diagnose.tolerance.units import common_unit
 #: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
 #: many that has no mean: the inverse of a chi-square to the power of two has none up to 4.
 _FEW = 8
+#: They put elements elsewhere, and where depends on the shape of what they are given.
+_MOVES = operators.MOVES - operators.RESHAPES - operators.STORED_OTHERWISE
 
 
 class _Call(NamedTuple):
@@ -160,7 +162,7 @@ def _node_of(
         excused = "unset"
     elif direction == "backward" and is_of_another_node(pairing, event, call.partner):
         excused = "another node"
-    elif not is_known:
+    elif not is_known or (name in _MOVES and _is_of_another_shape(member)):
         excused = "arguments"
     elif any(deviation.kind != "exact" for is_floating_slot, deviation in pairs if not is_floating_slot):
         excused = "whole numbers"
@@ -210,6 +212,12 @@ def _node_of(
     return Node(
         event, name, direction, unit, tuple(results), kind_of(event) or "", excused, False, None, drawn_by, generator
     )
+
+
+def _is_of_another_shape(member: _Member) -> bool:
+    """True if two calls are given tensors of as many elements in other shapes."""
+    mine, theirs = ([leaf.get("shape") for _, leaf in call.inputs if is_tensor(leaf)] for call in member[:2])
+    return mine != theirs
 
 
 def _types(event: Event) -> list[str]:

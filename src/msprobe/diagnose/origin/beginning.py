@@ -133,6 +133,8 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         # What one side computes and the other does not is made good nowhere.
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
+    if lone and _is_chosen_otherwise(scene, judged):
+        return True
     outer = next(
         (changed for call in (*lone, judged.event) if (changed := _changed_module(scene, call)) is not None), None
     )
@@ -190,6 +192,20 @@ def _is_answered(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         return False
     left, right = difference.left, difference.right
     return is_tensor(left) and is_tensor(right) and left.get("shape") == right.get("shape")
+
+
+def _is_chosen_otherwise(scene: Scene, judged: Judged) -> bool:
+    """True if a call takes whole numbers or truth values that are others, all else alike, and computes more of it than
+    rounding makes: a mask. What moves elements by them may be moved back behind it.
+    """
+    return (
+        bool(judged.changed_inputs)
+        and not judged.arguments
+        and all(map(_is_whole, judged.changed_inputs))
+        and not any(map(_is_whole, judged.changed_outputs))
+        and _computes(judged.event)
+        and judged.output_difference > _roundings_between(scene, [judged.event, judged.partner])
+    )
 
 
 def _is_whole(difference: Difference | None) -> bool:

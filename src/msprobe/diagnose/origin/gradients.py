@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, fingerprint
+from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
 from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.evidence import Fact, Listed, SeenFact, because
 from msprobe.diagnose.findings import FindingKind
@@ -164,8 +164,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     lost = unfrozen
     if not lost and not parameters:
-        _say_lone_gradients(scene, sides)
-        if scene.comparer.crossing:
+        if not _say_lone_gradients(scene, sides) or scene.comparer.crossing:
             _say_lost_in_reference(scene)
         return
     if lost and not parameters and all(operation(event.stem) in _WITHOUT_GRADIENT for event, _ in lost):
@@ -219,8 +218,8 @@ def _is_cut_alone(scene: Scene, cut: GraphCut | None) -> bool:
 
 
 def _say_lost_in_reference(scene: Scene) -> None:
-    """Backward calls that the candidate has and the reference has not. Of PyTorch the gradients that are missing say;
-    MindSpore fills them with zeros.
+    """A backward call that the candidate has and the reference has not, though all requires a gradient there, too: what
+    the call gives is thrown away. Of what requires none, what cuts the graph says; between two frameworks nothing does.
     """
     pairing = scene.pairing
     if not pairing.reference.part.complete:
@@ -234,14 +233,24 @@ def _say_lost_in_reference(scene: Scene) -> None:
             continue
         if operation(event.stem) in _WITHOUT_GRADIENT:
             continue
+        if not scene.comparer.crossing and not _is_thrown_away(forward, twin):
+            continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
         text = said("gradient-extra", forward.name)
         text += said("reference-call-cuts-graph", cut.name) if cut is not None else ""
         entry = cut or forward
         kind: FindingKind = "structure" if cut is not None else "missing_gradient"
         finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
-        scene.ledger.add(Suspect(finding, place=forward.index, clear=True))
+        # What is thrown away is known where nothing was done otherwise in the forward pass.
+        place = forward.index if scene.comparer.crossing else event.index
+        scene.ledger.add(Suspect(finding, place=place, clear=True))
         return
+
+
+def _is_thrown_away(forward: Event, twin: Event) -> bool:
+    """True if two calls, of which one alone got a gradient, both give what requires one."""
+    results = [leaf for event in (forward, twin) for _, leaf in event.outputs() if is_floating(leaf)]
+    return not forward.is_module and bool(results) and all(leaf.get("requires_grad") is True for leaf in results)
 
 
 def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:

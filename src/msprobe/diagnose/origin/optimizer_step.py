@@ -15,9 +15,10 @@ from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.tolerance.units import is_coarse
 from msprobe.messages import Wording, joined, said
 
 
@@ -45,7 +46,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             clear=True,
             facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
             place=place,
-            matters=True,
+            matters=not _steps_alike(scene, judged),
         )
     for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
         name, left, right = changes[0]
@@ -210,8 +211,27 @@ def compare_fields(
                     Listed("parameters", names),
                 ),
                 place=place,
-                matters=True,
+                matters=event.parts.owner == judged.partner.parts.owner or not _steps_alike(scene, judged),
             )
+
+
+def _steps_alike(scene: Scene, judged: Judged) -> bool:
+    """True if two optimizers make the same weights of the same gradients, so that it does not matter which is which: a
+    fused one for one of torch. False where a weight has few digits, which do not show what a small factor does.
+    """
+    results = optimizer.results_of(judged.event), optimizer.results_of(judged.partner)
+    weights = [fields.get("weight") for side in results for fields in side.values()]
+    if scene.comparer.crossing or not weights or any(not is_tensor(leaf) or is_coarse(leaf) for leaf in weights):
+        return False
+    stepped_otherwise = {
+        name
+        for name, field, difference in optimizer.differences(scene.comparer, *results)
+        if field == "weight" and difference.what == "value" and tensor.is_stepped_otherwise(difference)
+    }
+    ours, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
+    apart = {name for name, field, _ in optimizer.differences(scene.comparer, ours, other) if field == "grad"}
+    # Of a gradient that is nothing but rounding an optimizer may make anything; of most it makes what they say.
+    return stepped_otherwise <= apart and 2 * len(stepped_otherwise) <= len(results[0])
 
 
 def look_at_optimizer(scene: Scene, judged: Judged) -> None:

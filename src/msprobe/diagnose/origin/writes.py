@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Sequence
 from typing import Any
 
-from msprobe.compare.entry_names import plain_path, writes_in_place
+from msprobe.compare.entry_names import operation, plain_path, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel, statistics
 from msprobe.diagnose.differences.words import named
@@ -73,7 +73,9 @@ def look_for_lone_writes(scene: Scene) -> None:
             # What they do to gradients is undone, or undoes something, before anything uses these.
             gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
             sure = not all(_writes_to(event, gradients) for event in writes)
-        scene.ledger.add(Suspect(finding, place, clear=sure, matters=sure))
+        # Copies to what nothing takes may be kept for the eye alone: the steps that follow say.
+        copies = all(_copies_state(event, makers) for event in writes)
+        scene.ledger.add(Suspect(finding, place, clear=sure or copies, matters=sure and not copies))
 
 
 def _in_words(events: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
@@ -172,8 +174,26 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
     if not writes_in_place(event.stem):
         return False
     if event.stem.endswith(_BEGIN) and target.get("requires_grad") is not True:
-        return False  # memory that is used again; a parameter stays
+        return _copies_state(event, makers)  # else it is memory that is used again; a parameter stays
     return shaped or makers.of(target, event) is None
+
+
+def _copies_state(event: Event, makers: Producers) -> bool:
+    """True if a call copies what the step keeps, and no call of the step made, to where no call of the step did: to a
+    second network, or to the averages of one.
+    """
+    tensors = [leaf for _, leaf in event.inputs() if is_tensor(leaf)]
+    return (
+        operation(event.stem) in operators.COPIES_SECOND
+        and len(tensors) == 2
+        and all(numel(leaf) > 1 and _is_kept(leaf, event, makers) for leaf in tensors)
+    )
+
+
+def _is_kept(leaf: dict[str, Any], event: Event, makers: Producers) -> bool:
+    """True for a tensor that no call of the step made, unless an optimizer changed it there, or that is a weight."""
+    maker = makers.of(leaf, event)
+    return maker is None or maker.parts.kind == "optimizer" or bool(makers.parameters(leaf))
 
 
 def _gradients_of(timeline: Timeline) -> set[Hashable]:

@@ -31,6 +31,9 @@ _GROWTH = 4.0
 #: An optimizer that divides by the size of the gradient makes a full step of one that is nothing but rounding: the
 #: weights that follow from gradients this many times smaller than the largest say nothing.
 _NOTHING = 1e-4
+#: Gradients that are zero in exact arithmetic (the bias of a convolution before a batch norm) are up to a third of a
+#: unit of the largest one: a convolution by `unfold`, a batch norm by hand (``test_rewritten_under_autocast.py``).
+_OF_ROUNDING = 0.5
 
 #: Weights and states are no sums that cancel.
 _UNITS_OF_WEIGHTS = 64.0
@@ -122,14 +125,23 @@ def stands_out(reach: float, tolerance: float) -> bool:
     return reach > _OF_WIDE * tolerance
 
 
-def gradient_difference(difference: Difference, largest: float) -> float:
-    """How far a gradient is apart, by its size beside the largest; infinite where it is missing."""
+def small_gradient(unit: float, limit: float) -> float:
+    """Beside the largest gradient, the size below which one counts for less: one of nothing but rounding is then within
+    ``limit``. ``unit``: of the type that the run computes in.
+    """
+    return max(noise.SMALL_GRADIENT, _OF_ROUNDING * unit / limit) if limit else noise.SMALL_GRADIENT
+
+
+def gradient_difference(difference: Difference, largest: float, small: float) -> float:
+    """How far a gradient is apart, by its size beside the largest (``small``: see :func:`small_gradient`); infinite
+    where it is missing.
+    """
     if difference.what != "value" or not (is_tensor(difference.left) and is_tensor(difference.right)):
         return math.inf
     size = max(rms(difference.left), rms(difference.right))
     if not math.isfinite(difference.delta) or not largest:
         return difference.delta
-    return difference.delta * min(1.0, size / (noise.SMALL_GRADIENT * largest))
+    return difference.delta * min(1.0, size / (small * largest))
 
 
 def is_vanishing(size: float, largest: float) -> bool:
