@@ -39,7 +39,7 @@ ONE_OF: Mapping[str, int] = {
     "integration/test_framework_pairs.py": 2,
     "integration/test_free_benchmark.py": 2,
     "integration/test_graphs.py": 2,
-    "integration/test_growth.py": 2,
+    "integration/test_growth.py": 3,
     "integration/test_innocence.py": 3,
     "integration/test_innocence_idle.py": 3,
     "integration/test_innocence_listeners.py": 3,

@@ -58,23 +58,32 @@ FAULTS_OF_FOUR = {
 }
 
 
+#: Jobs of two ranks at most that tests name in their text.
+_NAMED = (
+    *(f"{layout}::tensor" for layout in ("one", "tensor2", "manual2", "ddp2", "stages2", "accumulate")),
+    *("one::statistics", "one::digest", "manual2:recompute", "manual2:no_sum", "manual2:no_sum_on_rank1"),
+)
+
+
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dumps of all jobs of two ranks at most."""
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dumps of all jobs of two ranks at most that the chosen tests ask for, in one launch of the ranks."""
     folder = tmp_path_factory.mktemp("layouts")
-    healthy = [f"{layout}::{mode}" for mode in ("tensor", "statistics") for layout in ("one", *TWO)]
-    digests = [f"{layout}::digest" for layout in ("one", "ddp2", "tensor2")]
-    record(
-        folder,
-        [
-            *healthy,
-            *digests,
-            "accumulate::tensor",
-            "manual2:recompute",
-            *FAULTS,
-        ],
-    )
+    jobs = dict.fromkeys(_NAMED)
+    for item in request.session.items:
+        if item.path == request.path and "recorded" in getattr(item, "fixturenames", ()):
+            jobs.update(dict.fromkeys(_jobs_of(item.callspec.params if hasattr(item, "callspec") else {})))
+    record(folder, list(jobs))
     return folder
+
+
+def _jobs_of(row: dict[str, str]) -> list[str]:
+    """What one row of a test compares."""
+    if "fault" in row:
+        return [row["fault"]]
+    if "layout" in row:
+        return [f"{row['layout']}::{row.get('mode', 'tensor')}"]
+    return [f"{row[side]}::tensor" for side in ("candidate", "reference") if side in row]
 
 
 @pytest.fixture(scope="module")
