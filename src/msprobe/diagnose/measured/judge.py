@@ -280,7 +280,8 @@ def _beyond_both(node: Node, distance: float, coherent: float) -> float:
     shares = max(distance + _DOUBT, 0.0) / most_distance, max(coherent, 0.0) / most_coherent
     if not all(map(math.isfinite, shares)):
         return math.inf
-    return (sum(share**_BOTH for share in shares) ** (1 / _BOTH) - 1.0) * most_distance
+    together: float = sum(share**_BOTH for share in shares) ** (1 / _BOTH)
+    return (together - 1.0) * most_distance
 
 
 def _is_like(node: Node, given: float) -> bool:
