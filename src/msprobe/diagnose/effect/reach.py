@@ -158,7 +158,7 @@ def reach_of(
         call.chosen and any(d.what == "value" for d in call.outputs if is_integer(d.left)) for call in judged.values()
     ):
         # Something else was chosen, and all gradients are those of other terms: it is the loss that shows more.
-        within = effect.step_limit(judged.values())
+        within = limit
     small = effect.small_gradient(unit, limit)
     reached = [(effect.gradient_difference(gradient, largest, small), "gradients") for gradient in counted]
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
