@@ -30,9 +30,9 @@ _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 2.8), (0.3, 4.8)
 #: precision; the distance, which is an estimate, as much as its doubt. ``python -m tests.bugs.kernels.run --noise``
 #: names the healthy devices that are called different, each beside another one as the healthy pair (docs/figures.md).
 _BEYOND_HEALTHY_HALF, _BEYOND_HEALTHY_SINGLE = 2.0, 2.5
-#: The two sizes are estimates that know nothing of each other, so that few healthy calls come near to both limits: the
-#: sum of their shares, each to this power, may be 1. Healthy devices of 18 networks (``--networks``, all three lists)
-#: reach 0.91 of a limit by both, and by what is coherent alone 0.97.
+#: In half types the two sizes are estimates that know nothing of each other, so that few healthy calls come near to
+#: both limits: the sum of their shares, each to this power, may be 1. Healthy devices of 18 networks (``--networks``,
+#: all three lists) reach 0.91 of a limit by both, and by what is coherent alone 0.97.
 _BOTH = 2.5
 #: A healthy pair says nothing of calls whose arguments are further apart than so many times those that it had, nor of
 #: results of fewer elements: the relation of two single numbers may be any.
@@ -270,10 +270,10 @@ def beyond_limits(
 
 
 def _beyond_both(node: Node, distance: float, coherent: float) -> float:
-    """How many bits a call is beyond what both of its sizes together may be. Of a few numbers, of which the two are one
-    size, neither says more than the other.
+    """How many bits a call is beyond what both of its sizes together may be. Of a few numbers the two are one size, and
+    in single precision they share their errors: there neither says more than the other.
     """
-    if any(result.count < _FEW_ELEMENTS for result in node.results):
+    if node.unit <= SINGLE or any(result.count < _FEW_ELEMENTS for result in node.results):
         return -math.inf
     most_distance, most_coherent = limits_of(node)
     most_distance += _DOUBT
