@@ -208,6 +208,20 @@ class Renewed(Trained):
         weight.copy_(F.normalize(weight, dim=-1) * 3)  # type: ignore[arg-type,operator]
 
 
+class Restored(Trained):
+    """One parameter is what it was at the beginning after each step, by a copy of what is kept."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__(dtype)
+        self.kept = self.model.embedding.weight.detach().clone()  # type: ignore[union-attr,operator]
+
+    @torch.no_grad()
+    def step(self, number: int) -> None:
+        with torch.enable_grad():
+            super().step(number)
+        self.model.embedding.weight.copy_(self.kept)  # type: ignore[union-attr,operator]
+
+
 class OneHot(Trained):
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__(dtype)
@@ -289,6 +303,7 @@ WRONG = {
     ),
     "clipped after the step": ((ClippedTooLate, Clipped), ("written-after-the-step", "written-before-the-step")),
     "a weight written over": ((Renewed, Trained), ("extra-calls", "missing-calls")),
+    "a weight put back": ((Restored, Trained), ("extra-calls", "missing-calls")),
     "heads that are not moved back": (
         (with_heads(MixedHeads), with_heads(Heads)),
         ("missing-calls", "extra-calls"),

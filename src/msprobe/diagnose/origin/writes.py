@@ -180,12 +180,13 @@ def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool
 
 def _copies_state(event: Event, makers: Producers) -> bool:
     """True if a call copies what the step keeps, and no call of the step made, to where no call of the step did: to a
-    second network, or to the averages of one.
+    second network, or to the averages of one. A weight that is trained is no such place.
     """
     tensors = [leaf for _, leaf in event.inputs() if is_tensor(leaf)]
     return (
         operation(event.stem) in operators.COPIES_SECOND
         and len(tensors) == 2
+        and tensors[0].get("requires_grad") is not True
         and all(numel(leaf) > 1 and _is_kept(leaf, event, makers) for leaf in tensors)
     )
 
