@@ -181,12 +181,13 @@ class Setting:
 @dataclass(frozen=True)
 class NamedFact:
     """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it; or
-    the number up to which a type holds every whole number.
+    a number: up to which a type holds every whole number, or of the calls of an operator that are beyond rounding
+    together.
     """
 
     what: Literal[
         "parameter", "buffer", "field", "made_by", "seen_in", "only_in", "candidate_takes", "reference_takes",
-        "exact_up_to",
+        "exact_up_to", "calls_together",
     ]  # fmt: skip
     name: Any
 

@@ -480,6 +480,11 @@ PIECES: tuple[Piece, ...] = (
         "输入的统计量全部一致（元素顺序不同则看不出来）",
     ),
     Piece(
+        "beyond-together", "calls operator",
+        "within its limit by itself, but the {calls} calls of {operator} together are further apart than their inputs and rounding explain",
+        "其自身未超限，但 {operator} 的 {calls} 次调用合在一起，超出了输入差异与舍入所能解释的范围",
+    ),
+    Piece(
         "about-parameter", "subject parameter others more",
         '{subject}"{parameter}"{others}{more}',
         "{subject}{parameter} {others}{more}",

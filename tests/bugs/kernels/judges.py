@@ -11,6 +11,7 @@ from msprobe.diagnose.measured.judge import beyond_limits, judge_nodes, limits_o
 from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.measured.nodes import nodes
 from msprobe.diagnose.measured.product_units import product_units
+from msprobe.diagnose.measured.together import CallsTogether, limits_together, middle_of
 from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
@@ -102,6 +103,15 @@ class Measured:
         for name, pairs in self._healthy.items():
             for pair, found in pairs:
                 units = product_units(found)
+                together = CallsTogether()
+                for place, node in enumerate(found):
+                    if not node.excused:
+                        together.add(place, node)
+                for group in together.groups():
+                    middle = middle_of(group, units, self._classes[name])
+                    for size, limit, what in zip(middle, limits_together(group[0]), ("D", "K"), strict=True):
+                        call = f"{len(group)} calls of {group[0].operation} {group[0].direction}"
+                        rows.append((size - limit, f"{what} {size:.2f} of {limit}: {pair} {call}"))
                 for one in (beyond_limits(node, units, self._classes[name]) for node in found if not node.excused):
                     sizes, limits = (one.distance, one.coherent), limits_of(one.node)
                     for size, limit, what in zip(sizes, limits, ("D", "K"), strict=True):

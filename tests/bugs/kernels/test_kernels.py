@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from coded_texts import pieces_of
 
 from msprobe.diagnose.measured.classes import shipped
 from msprobe.diagnose.measured.judge import judge_nodes
+from msprobe.diagnose.runs import compare_runs
 
 from .classes import unlike
 from .faults import FAULTS
@@ -87,3 +89,13 @@ def test_the_measuring_judge_names_a_wrong_kernel_first(precision: str, fault: s
     assert first is not None
     assert pair.truth is not None
     assert pair.truth.accepts(first.node.event.name)
+
+
+def test_a_kernel_that_no_call_shows_by_itself_is_named_by_its_calls_together(cache: Path) -> None:
+    (pair,) = faulty_pairs("experts", "bfloat16", cache, ["experts-silu-flushed-0.02"])
+    found, *_ = compare_runs(pair.candidate / "dump", pair.reference / "dump").findings
+    assert pair.truth is not None
+    assert pair.truth.accepts(found.entry)
+    assert found.evidence["calls_together"] >= 3
+    assert "beyond-together" in pieces_of(found.message)
+    assert found.evidence["difference"] > found.evidence["explained"]

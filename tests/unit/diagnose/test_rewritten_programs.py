@@ -6,6 +6,7 @@ Each pair is one small decoder, in float32 and wholly in bfloat16: three steps r
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,7 +269,31 @@ def summed(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1).float(), labels.flatten(), reduction="sum") / labels.numel()
 
 
-def verdict_of(folder: Path, candidate: type[Trained], reference: type[Trained], dtype: torch.dtype) -> Verdict:
+class Scaled(Trained):
+    """The loss is multiplied, and gradients are divided by as much before they are clipped and used."""
+
+    factor, divides, largest = 1024.0, True, math.inf
+
+    def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return usual_loss(scores, labels) * self.factor
+
+    def step(self, number: int) -> None:
+        self.backward(number)
+        parameters = list(self.model.parameters())
+        for parameter in parameters if self.divides else ():
+            assert parameter.grad is not None
+            parameter.grad.div_(self.factor)
+        nn.utils.clip_grad_norm_(parameters, self.largest)
+        self.optimizer.step()
+
+
+def scaled(factor: float, divides: bool = True, largest: float = math.inf) -> type[Trained]:
+    return type("Scaled", (Scaled,), {"factor": factor, "divides": divides, "largest": largest})
+
+
+def verdict_of(
+    folder: Path, candidate: type[Trained], reference: type[Trained], dtype: torch.dtype, level: str = "mix"
+) -> Verdict:
     def building(kind: type[Trained]) -> Callable[[], Training]:
         def build() -> Training:
             training = kind(dtype)
@@ -276,7 +301,7 @@ def verdict_of(folder: Path, candidate: type[Trained], reference: type[Trained],
 
         return build
 
-    return compare_trainings(folder, building(candidate), building(reference), steps=3)
+    return compare_trainings(folder, building(candidate), building(reference), steps=3, level=level)
 
 
 USUAL = with_loss(usual_loss)
@@ -331,3 +356,19 @@ def test_what_is_done_at_the_wrong_moment_comes_first(name: str, dtype: torch.dt
         assert verdict.status == "diverged"
         first = verdict.findings[0]
         assert (first.step, first.name) == (0, wanted)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize(
+    ("factors", "largest", "status"),
+    [((1024.0, 1.0), math.inf, "harmless"), ((1024.0, 65536.0), math.inf, "harmless"), ((16.0, 1.0), 0.02, "diverged")],
+    ids=["by one", "by both", "hidden by clipping"],
+)
+def test_where_no_calls_were_recorded_a_factor_of_the_loss_is_undone_or_hidden(
+    factors: tuple[float, float], largest: float, status: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    is_clipped = math.isfinite(largest)
+    sides = [scaled(factor, divides=not is_clipped, largest=largest) for factor in factors]
+    for number, pair in enumerate((sides, sides[::-1])):
+        verdict = verdict_of(tmp_path / str(number), *pair, dtype, level="L0")
+        assert (verdict.status, verdict.findings[0].kind) == (status, "loss_scale")

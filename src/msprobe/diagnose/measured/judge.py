@@ -9,23 +9,19 @@ from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
-from msprobe.diagnose.measured.node import ROUNDED_ONCE, SINGLE, CollectiveInput, Node
+from msprobe.diagnose.measured.node import DOUBT, FEW_ELEMENTS, ROUNDED_ONCE, SINGLE, CollectiveInput, Node
 from msprobe.diagnose.measured.nodes import nodes
 from msprobe.diagnose.measured.product_units import UNDECLARED_ROUNDING, product_units
+from msprobe.diagnose.measured.together import CallsTogether, kind_of_call
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.declared_units import Rounding, possible_rounding
 
-#: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
-#: sqrt(trigamma(4)) / (2 ln 2).
-_SPREAD = 0.3843
-#: So many deviations are passed once in 30,000 draws: about as many calls as ten steps of a network have.
-_DOUBT = 4 * _SPREAD
 #: In bits: the distance of a result may be so much beyond its class and that doubt, and so much what is coherent in it.
 #: Sums that are kept in their own type, single precision, share terms from element to element, and so their errors:
 #: there more is coherent. ``python -m tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy
 #: devices have, ``python -m bugs.kernels.shadow --only clean`` what is named in rewritten programs (docs/figures.md).
-_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 2.8), (0.3, 4.8)
+_LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 3.1), (0.6, 4.8)
 #: In bits: what is coherent in a call may be so much beyond that of a healthy pair, in half types and in single
 #: precision; the distance, which is an estimate, as much as its doubt. ``python -m tests.bugs.kernels.run --noise``
 #: names the healthy devices that are called different, each beside another one as the healthy pair (docs/figures.md).
@@ -35,8 +31,8 @@ _BEYOND_HEALTHY_HALF, _BEYOND_HEALTHY_SINGLE = 2.0, 2.5
 #: all three lists) reach 0.91 of a limit by both, and by what is coherent alone 0.97.
 _BOTH = 2.5
 #: A healthy pair says nothing of calls whose arguments are further apart than so many times those that it had, nor of
-#: results of fewer elements: the relation of two single numbers may be any.
-_ALIKE_GIVEN, _FEW_ELEMENTS = 4.0, 8
+#: results of fewer than so many elements.
+_ALIKE_GIVEN = 4.0
 #: So many collectives of a rank wait for what the others put in.
 _MOST_WAITING = 20
 #: So many calls are worth to be looked at once more.
@@ -59,13 +55,15 @@ _BLIND = 0.5
 @dataclass(frozen=True)
 class Unexplained:
     """A call whose results are ``distance`` and ``coherent`` bits beyond what its class has, and by the larger of both
-    in relation to its limit ``beyond`` that; where a healthy pair was measured, beyond what it allows.
+    in relation to its limit ``beyond`` that; where a healthy pair was measured, beyond what it allows. ``together``: of
+    so many calls of its operator, which are beyond what all of them together may be, it is the first.
     """
 
     node: Node
     distance: float
     coherent: float
     beyond: float
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,8 @@ def judge_nodes(
     explains_all, from_outside = bool(nodes_found), False
     sizes: list[tuple[float, int, Event]] = []
     waiting: list[Unexplained] = []
-    for node in nodes_found:
+    first_place, together = len(nodes_found), CallsTogether()
+    for place, node in enumerate(nodes_found):
         if node.direction == "gradient" and not node.from_outside:
             explained.append(node.event)
         elif node.direction != "gradient":
@@ -154,6 +153,8 @@ def judge_nodes(
         judged = beyond_limits(node, units, classes, healthy)
         if judged.beyond > -math.inf and node.exchange is None:
             sizes.append((judged.beyond, calls, node.event))
+        if node.exchange is None:
+            together.add(place, node)
         if judged.beyond <= 0.0:
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance or result.is_carried for result in node.results):
@@ -161,7 +162,13 @@ def judge_nodes(
         elif node.exchange is not None:
             waiting.append(judged)
         elif first is None:
-            first = judged
+            first, first_place = judged, place
+    alone = first_place, kind_of_call(first.node) if first is not None else ""
+    for several in together.beyond(units, classes, healthy.together, alone):
+        if several.place < first_place:
+            judged = beyond_limits(several.first, units, classes, healthy)
+            first, first_place = replace(judged, beyond=several.beyond, together=several.calls), several.place
+            explained = [event for event in explained if event is not several.first.event]
     explains_all &= first is None and blind + unread <= _FEW_BLIND * calls and len(waiting) <= _MOST_WAITING
     largest = heapq.nlargest(_NEAREST, sizes, key=lambda size: size[:2])
     nearest = tuple(event for _, _, event in sorted(largest, key=lambda size: size[1]))
@@ -192,7 +199,7 @@ def _drawn_alike(
         if node.excused != _RANDOM or node.drawn_by is not node.event:
             continue
         drawn.setdefault(node.generator, []).append(node.event)
-        shows = any(result.count >= _FEW_ELEMENTS for result in node.results) and not _is_blind(node)
+        shows = any(result.count >= FEW_ELEMENTS for result in node.results) and not _is_blind(node)
         if shows and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
             alike.update(drawn[node.generator])
     return alike
@@ -222,10 +229,12 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
     beyond: dict[str, float] = {}
     excess: dict[str, tuple[float, float]] = {}
     given: dict[str, float] = {}
-    for node in nodes_found:
+    together = CallsTogether()
+    for place, node in enumerate(nodes_found):
         if not node.results or node.excused or _is_blind(node):
             continue
-        kind = _kind(node)
+        together.add(place, node)
+        kind = kind_of_call(node)
         size = beyond_limits(node, units, classes).beyond
         if size > 0.0:
             beyond[kind] = max(size, beyond.get(kind, 0.0))
@@ -233,15 +242,12 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
         most = excess.get(kind, (-math.inf, -math.inf))
         excess[kind] = max(distance, most[0]), max(coherent, most[1])
         given[kind] = max(_given(node), given.get(kind, 0.0))
-    return HealthyCalls(beyond, excess, given)
+    several = {found.kind: found.beyond for found in together.beyond(units, classes)}
+    return HealthyCalls(beyond, excess, given, several)
 
 
 def _possible(pairing: Pairing) -> dict[str, Rounding]:
     return possible_rounding(pairing.candidate.part.ours, pairing.reference.part.ours)
-
-
-def _kind(node: Node) -> str:
-    return f"{node.operation} {node.direction}"
 
 
 def _given(node: Node) -> float:
@@ -255,9 +261,9 @@ def beyond_limits(
     that of their type.
     """
     unit = units.get(node.product, 0.0)
-    (distance, coherent), usual = node.excess(unit, _DOUBT), classes.usual(node)
+    (distance, coherent), usual = node.excess(unit, DOUBT), classes.usual(node)
     distance, coherent = distance - usual[0], coherent - usual[1]
-    limits, kind = limits_of(node), _kind(node)
+    limits, kind = limits_of(node), kind_of_call(node)
     beyond = max(distance - limits[0], coherent - limits[1], _beyond_both(node, distance, coherent))
     beyond -= healthy.beyond.get(kind, 0.0)
     if kind in healthy.excess and _is_like(node, healthy.given[kind]):
@@ -265,7 +271,7 @@ def beyond_limits(
         allowed = _BEYOND_HEALTHY_SINGLE if node.unit <= SINGLE else _BEYOND_HEALTHY_HALF
         # What one sample of healthy devices does not show at all, the next may: no call need be nearer than its
         # arguments and rounding.
-        beyond = max(beyond, excess[0] - max(most[0], 0.0) - _DOUBT, excess[1] - max(most[1], 0.0) - allowed)
+        beyond = max(beyond, excess[0] - max(most[0], 0.0) - DOUBT, excess[1] - max(most[1], 0.0) - allowed)
     return Unexplained(node, distance, coherent, beyond)
 
 
@@ -273,11 +279,11 @@ def _beyond_both(node: Node, distance: float, coherent: float) -> float:
     """How many bits a call is beyond what both of its sizes together may be. Of a few numbers the two are one size, and
     in single precision they share their errors: there neither says more than the other.
     """
-    if node.unit <= SINGLE or any(result.count < _FEW_ELEMENTS for result in node.results):
+    if node.unit <= SINGLE or any(result.count < FEW_ELEMENTS for result in node.results):
         return -math.inf
     most_distance, most_coherent = limits_of(node)
-    most_distance += _DOUBT
-    shares = max(distance + _DOUBT, 0.0) / most_distance, max(coherent, 0.0) / most_coherent
+    most_distance += DOUBT
+    shares = max(distance + DOUBT, 0.0) / most_distance, max(coherent, 0.0) / most_coherent
     if not all(map(math.isfinite, shares)):
         return math.inf
     together: float = sum(share**_BOTH for share in shares) ** (1 / _BOTH)
@@ -286,7 +292,7 @@ def _beyond_both(node: Node, distance: float, coherent: float) -> float:
 
 def _is_like(node: Node, given: float) -> bool:
     """True if calls of a healthy pair whose arguments were at most so far apart say what this one may show."""
-    return _given(node) <= _ALIKE_GIVEN * given and all(result.count >= _FEW_ELEMENTS for result in node.results)
+    return _given(node) <= _ALIKE_GIVEN * given and all(result.count >= FEW_ELEMENTS for result in node.results)
 
 
 def _is_same(node: Node) -> bool:
@@ -298,7 +304,7 @@ def _is_same(node: Node) -> bool:
 
 def _is_blind(node: Node) -> bool:
     """True if all results may be apart by half of their norm: no relative distance says anything then."""
-    factor = 2.0 ** (_DOUBT + limits_of(node)[0])
+    factor = 2.0 ** (DOUBT + limits_of(node)[0])
     return all(
         factor * math.hypot(result.given, ROUNDED_ONCE * node.unit * result.units) > _BLIND and not result.is_bad
         for result in node.results

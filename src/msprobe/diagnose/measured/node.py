@@ -16,6 +16,13 @@ SINGLE = 2.0**-22
 #: off by a number between half a unit and minus that, root mean square 1 / sqrt(12), over a mantissa m between 1 and 2,
 #: of which as many lie between m and m * c anywhere: the mean of 1 / m**2 is 3 / (8 ln 2). sqrt(2 / 12 * 3 / (8 ln 2)).
 ROUNDED_ONCE = 0.3003
+#: In bits: one standard deviation of the logarithm of the distance, which is the root of a chi-square of eight draws:
+#: sqrt(trigamma(4)) / (2 ln 2).
+SPREAD = 0.3843
+#: So many deviations are passed once in 30,000 draws: about as many calls as ten steps of a network have.
+DOUBT = 4 * SPREAD
+#: Of fewer elements the distance and what is coherent are one size, and the relation of two of them may be any.
+FEW_ELEMENTS = 8
 #: Kernels compute in single precision: of half types the result alone is rounded to the type, in single precision all
 #: that is inside, too, and elements that share terms share these errors. Taken for 44 roundings, 0.3003 * sqrt(44).
 ROUNDED_INSIDE = 2.0

@@ -95,4 +95,5 @@ def _by_rows(judged: Judged, unexplained: Unexplained, worst: MeasuredResult) ->
         allowed=worst.distance / 2.0**unexplained.beyond,
         outputs=[first, *(output for output in judged.outputs if output is not seen)],
         is_measured=True,
+        together=unexplained.together,
     )

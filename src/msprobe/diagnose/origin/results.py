@@ -144,6 +144,8 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     why = "its inputs agree" if agree else "more than its inputs explain"
     if agree and judged.unread:
         agree, why = False, "one of its inputs could not be read"
+    if judged.together > 1:
+        why = said("beyond-together", judged.together, operation(event.stem))
     if first.what == "not_finite":
         kind = "overflow"
         text = said("nan-or-infinity-made", event.name, first.slot)
@@ -192,6 +194,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             ResultFact(judged.output_difference, judged.allowed, first.slot, judged.input_difference, by_statistics),
             *because(cause),
             SeenFact(first),
+            *((NamedFact("calls_together", judged.together),) if judged.together > 1 else ()),
         ),
     )
 

@@ -74,6 +74,8 @@ class Judged:
     behind: bool = False
     #: The distances are those of rows, and the limit is measured (:mod:`msprobe.diagnose.measured`).
     is_measured: bool = False
+    #: It is the first of so many calls of its operator, which are beyond what all of them together may be.
+    together: int = 1
     #: Results that differ and are gradients which cancel to nothing but rounding.
     vanishing: frozenset[str] = frozenset()
     _unit_of_results: float | None = None

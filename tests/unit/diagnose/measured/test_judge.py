@@ -216,3 +216,62 @@ def test_gradients_use_the_numbers_that_their_forward_call_has_drawn() -> None:
         _drawn("a back", 0.2, by=first.event, direction="backward"),
     ]
     assert _first(first, second, *backward) == "a back"
+
+
+#: Beyond what many calls may be together, and not what one may be by itself.
+_NEAR = 0.3003 * _HALF * 2.0**1.5
+
+
+def test_calls_that_are_within_their_limits_may_be_beyond_them_together() -> None:
+    several = [_node(str(number), _NEAR) for number in range(7)]
+    judgement = judge_nodes(several, _NOTHING)
+    first = judgement.first
+    assert first is not None
+    assert (first.node.event.name, first.together) == ("0", 7)
+    assert first.beyond > 0.0
+    assert "0" not in {event.name for event in judgement.explained}
+    assert not judgement.explains_all
+    assert _first(*several[:2]) is None
+
+
+def test_calls_together_are_named_by_the_first_that_differs() -> None:
+    assert _first(_node("same", 0.0), *(_node(str(number), _NEAR) for number in range(7))) == "0"
+
+
+def test_what_one_call_does_by_itself_is_not_laid_on_those_of_its_operator() -> None:
+    usual = [_node(str(number), 0.3 * _HALF) for number in range(5)]
+    judgement = judge_nodes([*usual, _node("wrong", 0.9), *usual], _NOTHING)
+    first = judgement.first
+    assert first is not None
+    assert (first.node.event.name, first.together) == ("wrong", 1)
+
+
+def test_a_first_call_that_is_near_to_its_limit_is_named_before_one_of_its_operator_that_is_beyond() -> None:
+    several = [_node(str(number), _NEAR) for number in range(5)]
+    assert _first(*several, _node("beyond", 0.9)) == "0"
+
+
+def test_calls_behind_one_of_a_different_operator_that_is_beyond_say_nothing_together() -> None:
+    several = [_node(str(number), _NEAR) for number in range(7)]
+    wrong = _node("wrong", 0.9, operation="softmax")
+    assert _first(wrong, *several) == "wrong"
+    assert _first(several[0], wrong, *several[1:]) == "wrong"
+    assert _first(*several, wrong) == "0"
+
+
+def test_calls_in_single_precision_have_more_room_together() -> None:
+    for bits, first in ((1.3, None), (2.1, "0")):
+        distance = 2.0 * _SINGLE * 2.0**bits
+        assert _first(*(_node(str(number), distance, unit=_SINGLE, product="") for number in range(9))) == first
+
+
+def test_calls_of_few_elements_are_judged_by_themselves() -> None:
+    few = [replace(node, results=(replace(node.results[0], count=4),)) for node in map(_node, "abcdefg", [_NEAR] * 7)]
+    assert _first(*few) is None
+
+
+def test_a_healthy_pair_allows_what_its_calls_show_together() -> None:
+    several = [_node(str(number), _NEAR) for number in range(7)]
+    assert judge_nodes(several, _NOTHING, _healthy(*several)).first is None
+    others = [_node(str(number), _NEAR, operation="matmul") for number in range(7)]
+    assert judge_nodes(several, _NOTHING, _healthy(*others)).first is not None
