@@ -88,15 +88,17 @@ class ByGradients:
 
 
 def rounding_of_first_step(pairs: Pairs) -> float:
-    """How far most gradients of the very first step are apart, where that is what the rounding of a half type does: the
-    weights are equal there, and under autocast no type in the files says in which type they were computed.
+    """How far gradients of the very first step are apart, in the median of those that are, where most are as far apart
+    as the rounding of a half type makes them: the weights are equal there, and under autocast no type in the files says
+    in which type they were computed.
     """
     if not pairs or pairs[0][0].step != 0:
         return 0.0
     ours, theirs = (numbers_of(side, "grad_unreduced") or numbers_of(side, "grad_reduced") for side in pairs[0])
     distances = [apart_by(ours[name], theirs[name]) for name in ours if name in theirs]
     level = float(np.median(distances)) if len(distances) >= 3 else 0.0
-    return level if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
+    # Behind the last call that a different device computes otherwise, gradients are equal, and say nothing.
+    return float(np.median([size for size in distances if size])) if _LEAST_OF_HALF < level < _MOST_OF_HALF else 0.0
 
 
 def first_relation(pairs: Pairs, rounding: float = 0.0, weights_rounding: float = 0.0) -> list[BrokenRelation]:

@@ -35,7 +35,11 @@ _TIMES = 6.0
 _LOOKED_BACK = 24
 # What a fault does to one tensor's step it does to those behind it: by the same factor, or by the same amount.
 _SAME_STEPS, _SAME_TIMES = 5, 3.0
+# What is not the factor's may be so much of what a tensor's steps are apart by: half of the way to none of it.
+_BESIDE_FACTOR = 0.5
 _FIRST_STEPS = 5
+# So many steps later something writes soon.
+_SOON = 3
 # Healthy pairs under autocast, with samples in another order, were 8 standard errors apart at most, decay of norms 70
 # at least; less than a hundredth of a step says nothing.
 _STEADY = 8
@@ -81,25 +85,30 @@ def _unequal_start(pairs: Pairs) -> list[BrokenRelation]:
 
 
 def _written_between_steps(pairs: Pairs) -> list[BrokenRelation]:
-    """In the second run something writes to weights behind the step, in the first run nothing does."""
-    for before, now in pairwise(pairs):
-        if now[0].step != before[0].step + 1:
-            continue
-        sides = []
-        for place in (0, 1):
-            behind, ahead = numbers_of(before[place], "param_updated"), numbers_of(now[place], "param_origin")
-            sides.append({name: apart_by(behind[name], ahead[name]) for name in behind if name in ahead})
-        names = [name for name, distance in sides[1].items() if distance > EQUAL and sides[0].get(name, 1.0) <= EQUAL]
+    """In the second run something writes to weights behind the step; in the first run nothing does, nor has it before
+    or does it soon: an average may once move by less than the last bits.
+    """
+    steps = [
+        (before[0].step, tuple(_between(before[side], now[side]) for side in (0, 1)))
+        for before, now in pairwise(pairs)
+        if now[0].step == before[0].step + 1
+    ]
+    for at, (step, (_, theirs)) in enumerate(steps):
+        names = [name for name, distance in theirs.items() if distance > EQUAL]
+        near = [ours for _, (ours, _) in steps[: at + 1 + _SOON]] if names else []
+        names = [name for name in names if all(ours.get(name, 1.0) <= EQUAL for ours in near)]
         if names:
-            names.sort(key=lambda name: -sides[1][name])
+            names.sort(key=lambda name: -theirs[name])
             return [
-                BrokenRelation(
-                    now[0].step,
-                    said("weights-change-between", name, before[0].step, sides[1][name]),
-                )
-                for name in names
+                BrokenRelation(step + 1, said("weights-change-between", name, step, theirs[name])) for name in names
             ]
     return []
+
+
+def _between(before: Sketch, now: Sketch) -> dict[str, float]:
+    """By tensor, how far its numbers behind a step are from those in front of the next."""
+    behind, ahead = numbers_of(before, "param_updated"), numbers_of(now, "param_origin")
+    return {name: apart_by(behind[name], ahead[name]) for name in behind if name in ahead}
 
 
 def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
@@ -158,21 +167,25 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
 
 def _is_steady(name: str, limit: float, pairs: Sequence[tuple[_Changes, _Changes]]) -> bool:
     """True if a tensor's steps in the second run are those of the first times a factor, or more by an amount, which is
-    no small part of ``limit``, as a share of a step.
+    no small part of ``limit``, as a share of a step. A factor shows in the norm and in the projection alike; elements
+    whose gradients are rounding alone, and keep their first direction, move the projection.
     """
-    factors, amounts = [], []
+    factors, amounts, beside = [], [], []
     for ours, theirs in pairs:
         if name not in ours or name not in theirs:
             continue
         change, apart = ours[name][0], theirs[name][0] - ours[name][0]
         squares = float(change @ change)
-        factors.append(float(apart @ change) / squares if squares else 0.0)
+        factor = float(apart @ change) / squares if squares else 0.0
+        factors.append(factor)
+        beside.append(float(np.linalg.norm(apart - factor * change)) / max(float(np.linalg.norm(apart)), 1e-300))
         amounts.append(float(apart[0]) / float(np.abs(change).max()) if squares else 0.0)
     return any(
         abs(np.sign(measured).sum()) == len(measured)
         and np.abs(measured).max() <= _SAME_TIMES * np.abs(measured).min()
         and np.abs(measured).min() * _SAME_TIMES > limit
-        for measured in (factors, amounts)
+        for measured in (factors if np.median(beside) <= _BESIDE_FACTOR else [], amounts)
+        if measured
     )
 
 

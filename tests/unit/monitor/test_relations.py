@@ -13,6 +13,7 @@ from unit.monitor.runs import metrics, row
 
 from msprobe.messages import arguments_of, code_of
 from msprobe.monitor.locate import first_bad_step
+from msprobe.monitor.relations import rounding_of_first_step
 from msprobe.monitor.sketch import Sketch, Sketcher
 from msprobe.monitor.weights import weight_relations
 
@@ -255,3 +256,30 @@ def test_what_is_nothing_but_rounding_may_jump(rounding: float) -> None:
         return lambda step, values: values["unreduced"].__setitem__(4, 1e-6 * float(np.exp(own.standard_normal())))
 
     assert first_bad_step(run(1, noise(5)), run(2, noise(6)), None, rounding) is None
+
+
+@pytest.mark.parametrize(("others", "is_found"), [((), True), ((3, 6, 9), False)])
+def test_a_weight_that_both_runs_write_to_behind_steps_may_once_stay_in_one(
+    others: tuple[int, ...], is_found: bool
+) -> None:
+    """An average moves by less than the last bits once; what one run alone writes to is a fact."""
+
+    def written(*steps: int) -> Fault:
+        return lambda step, values: values["behind"].__setitem__(4, 1e-3 if step in steps else 0.0)
+
+    relations = weight_relations(list(zip(run(1, written(*others)), run(2, written(*others, 4)), strict=True)))
+    names = [code_of(relation.message)[1] for relation in relations]
+    assert ("weights-change-between" in names) is is_found
+
+
+def test_gradients_that_are_the_same_say_nothing_of_the_rounding_of_the_others() -> None:
+    """Behind the last call that a different device computes otherwise, gradients have the same bits."""
+
+    def above(number: int) -> Fault:
+        own = np.random.default_rng(number)
+        return lambda step, values: values["unreduced"].__setitem__(
+            slice(6), values["unreduced"][:6] * (1 + 4e-3 * own.standard_normal(6))
+        )
+
+    pairs = list(zip(run(1, above(3), 0.0), run(1, above(4), 0.0), strict=True))
+    assert 1e-3 < rounding_of_first_step(pairs) < 1.6e-2

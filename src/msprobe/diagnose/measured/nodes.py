@@ -156,12 +156,12 @@ def _node_of(
     is_known = inputs.is_same and not any(deviation.kind == "unknown" for deviation in floating)
     excused = ""
     drawn_by = forward if is_random(forward) else None
-    if drawn_by is not None:
+    if direction == "backward" and is_of_another_node(pairing, event, call.partner):
+        excused = "another node"
+    elif drawn_by is not None:
         excused = "random" if is_known else "random arguments"
     elif name in operators.UNSET:
         excused = "unset"
-    elif direction == "backward" and is_of_another_node(pairing, event, call.partner):
-        excused = "another node"
     elif not is_known or (name in _MOVES and _is_of_another_shape(member)):
         excused = "arguments"
     elif any(deviation.kind != "exact" for is_floating_slot, deviation in pairs if not is_floating_slot):

@@ -219,14 +219,28 @@ class TestFactorOfTheLoss:
         assert (found.kind, found.entry) == ("loss_scale", "Tensor.__mul__.2.forward")
         assert found.message.endswith(said("factor-undone-before"))
 
-    @pytest.mark.parametrize("hidden", [False, True])
-    def test_that_only_modules_show(self, tmp_path: Path, hidden: bool) -> None:
-        """Level L0: no call tells where it comes from, nor whether it is undone."""
-        undone = {name: off(1 / 1024) for name in (*LOST, "head.weight", "head.bias", *NEXT)} if hidden else {}
-        plan = Plan(results=self.scaled, at_optimizer=undone, level="L0")
-        found = first(compare(tmp_path, plan, Plan(level="L0")))
+    @pytest.mark.parametrize(
+        ("factors", "status", "tail"),
+        [
+            (None, "diverged", "gradients-at-optimizer-are"),
+            ((1.0, 1.0), "harmless", "factor-undone-before"),
+            ((0.0625, 0.0625), "harmless", "factor-undone-before"),
+            ((0.3, 0.3), "diverged", "factor-undone-or-hidden"),
+        ],
+        ids=["kept", "undone", "undone on both sides", "hidden"],
+    )
+    def test_that_only_modules_show(
+        self, tmp_path: Path, factors: tuple[float, float] | None, status: str, tail: str
+    ) -> None:
+        """Level L0: no call tells where it comes from; what clipping makes of gradients is a number like no other."""
+        names = (*LOST, "head.weight", "head.bias", *NEXT)
+        sides = [
+            {name: off(factor * scale) for name in names} if factors else {}
+            for factor, scale in zip(factors or (0.0, 0.0), (1 / 1024, 1.0), strict=True)
+        ]
+        plan = Plan(results=self.scaled, at_optimizer=sides[0], level="L0")
+        found = first(compare(tmp_path, plan, Plan(at_optimizer=sides[1], level="L0")), status)
         assert (found.kind, found.evidence["cause"]) == ("loss_scale", "loss_factor")
-        tail = "factor-undone-or-hidden" if hidden else "gradients-at-optimizer-are"
         assert tail in pieces_of(found.message)
 
     def test_that_clipping_hides_is_not_undone(self, tmp_path: Path) -> None:
