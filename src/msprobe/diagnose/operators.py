@@ -193,6 +193,8 @@ ROOTS = frozenset(("sqrt",))
 SCATTERED_BY_BACKWARD = frozenset("embedding getitem gather index_select take take_along_dim".split())
 #: They add what they compute of their other arguments to the first.
 ADDS_TO = frozenset(("addcmul", "addcdiv"))
+#: Their argument at this place says where another is read, as a share of its axes.
+PLACES = {"grid_sample": 1, "grid_sampler": 1, "grid_sampler_2d": 1, "grid_sampler_3d": 1}
 #: Which argument a quotient is divided by: where it is next to nothing, the quotient is as far apart as that.
 DIVISORS = {"div": 1, "addcdiv": 2, "reciprocal": 0, "rsqrt": 0, "sqrt": 0}
 

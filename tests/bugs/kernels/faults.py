@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import library_networks
+from . import further_networks, library_networks
 from .operators import OPERATORS, attention, hidden_places
 from .other_faults import TABLE
 from .variants import Kit, to_bits
@@ -378,5 +378,5 @@ def _read(network: str, text: str) -> list[Fault]:
     return found
 
 
-_EVERY = {**_TABLE, **TABLE, **library_networks.TABLE}
+_EVERY = {**_TABLE, **TABLE, **library_networks.TABLE, **further_networks.TABLE}
 FAULTS = {one.id: one for network, text in _EVERY.items() for one in _read(network, text)}

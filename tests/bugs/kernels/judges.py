@@ -17,7 +17,7 @@ from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.collector import no_collection
 from msprobe.diagnose.steps.timeline import Timeline
 
-from .networks import LIBRARY, NETWORKS, OTHERS
+from .networks import ALL, NETWORKS
 from .record import JITTER, Recording, recorded
 from .recordings import KernelPair, healthy_pairs
 from .variants import VARIANTS
@@ -84,9 +84,7 @@ class Measured:
         self._healthy = {
             name: [(pair.id, nodes_of(pair)) for pair in healthy_pairs(name, precision, cache)] for name in NETWORKS
         }
-        self._classes = {
-            name: self.table([other for other in NETWORKS if other != name]) for name in (*NETWORKS, *OTHERS, *LIBRARY)
-        }
+        self._classes = {name: self.table([other for other in NETWORKS if other != name]) for name in ALL}
 
     def table(self, networks: list[str]) -> Classes:
         """What the healthy devices of these networks show."""

@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from . import library_networks, other_networks
+from . import further_networks, library_networks, other_networks
 
 #: Widths whose tiles have remainders: 40 is no multiple of 16.
 WIDTH, HEADS, KV_HEADS, LENGTH, BATCH, VOCABULARY = 40, 4, 2, 12, 3, 50
@@ -229,8 +229,21 @@ OTHERS = {
     "scan": Network(other_networks.Scan, _adam, clip=0.5),
     "translator": Network(other_networks.Translator, _rms),
 }
+#: Of kinds that neither of them is.
+FURTHER = {
+    "windows": Network(further_networks.Windows, _adam),
+    "depthwise": Network(further_networks.Depthwise, _lists),
+    "policy": Network(further_networks.Policy, _adam, clip=1.0),
+    "clicks": Network(further_networks.Clicks, _rms),
+    "student": Network(further_networks.Student, _lists),
+    "bent": Network(further_networks.Bent, _adam),
+    "chosen": Network(further_networks.Chosen, _adam),
+    "wave": Network(further_networks.Wave, _adam, clip=1.0),
+}
 #: Models of Transformers, that neither the judge nor the bench was made with.
 LIBRARY = {name: Network(partial(library_networks.Library, name), _lists, clip=1.0) for name in library_networks.TABLE}
+
+ALL = {**NETWORKS, **OTHERS, **FURTHER, **LIBRARY}
 
 
 class Training:
@@ -239,7 +252,7 @@ class Training:
     """
 
     def __init__(self, network: str, precision: str) -> None:
-        self.network = {**NETWORKS, **OTHERS, **LIBRARY}[network]
+        self.network = ALL[network]
         torch.manual_seed(1)
         self.model: Any = self.network.model()
         if precision == "bfloat16":

@@ -11,7 +11,7 @@ from torch import nn
 SIZE, HEADS = 36, 3
 
 
-def _numbers(tokens: torch.Tensor, *shape: int) -> torch.Tensor:
+def numbers(tokens: torch.Tensor, *shape: int) -> torch.Tensor:
     """Numbers between -1.5 and 1.5 that look like chance, the same on each device."""
     places = torch.arange(math.prod(shape))
     return (((places * places * 37 + places * 11 + tokens.sum()) % 1009).float() / 336 - 1.5).view(shape)
@@ -55,7 +55,7 @@ class Patches(nn.Module):
         return F.normalize(self.head(self.norm(x)[:, 0]), dim=-1)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        pictures = _numbers(tokens, 6, 3, 12, 12).to(self.patch.weight.dtype)
+        pictures = numbers(tokens, 6, 3, 12, 12).to(self.patch.weight.dtype)
         one, two = self._view(pictures), self._view(pictures.flip(-1) * 0.9)
         scores = self.warmth.exp() * one @ two.t()
         target = torch.arange(6)
@@ -87,7 +87,7 @@ class Denoiser(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         dtype = self.enter.weight.dtype
-        clean, noise = _numbers(tokens, 3, 3, 8, 8), _numbers(tokens * 3 + 1, 3, 3, 8, 8)
+        clean, noise = numbers(tokens, 3, 3, 8, 8), numbers(tokens * 3 + 1, 3, 3, 8, 8)
         when = tokens[:, 0].float() / 50
         angles = when[:, None] * 100 * torch.exp(-torch.arange(8).float() * (math.log(100.0) / 8))
         time = self.time2(F.silu(self.time1(torch.cat((angles.sin(), angles.cos()), -1).to(dtype))))

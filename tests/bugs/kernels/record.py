@@ -118,6 +118,7 @@ def source_digest() -> str:
             "networks",
             "other_networks",
             "library_networks",
+            "further_networks",
             "variants",
             "operators",
             "device",

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from .judges import BesideHealthy, Judge, Measured, Score, today
 from .looked import SecondLook
-from .networks import LIBRARY, NETWORKS, OTHERS, PRECISIONS
+from .networks import ALL, NETWORKS, PRECISIONS
 from .recordings import every_pair
 
 JUDGES = ("today", "measured", "second-look")
@@ -32,9 +32,7 @@ JUDGES = ("today", "measured", "second-look")
 def main() -> None:
     parser = argparse.ArgumentParser(description="Score a judge on wrong kernels behind other kernels.")
     parser.add_argument("--precision", default=",".join(PRECISIONS), help="some of " + ", ".join(PRECISIONS))
-    parser.add_argument(
-        "--networks", default=",".join(NETWORKS), help="some of " + ", ".join({**NETWORKS, **OTHERS, **LIBRARY})
-    )
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="some of " + ", ".join(ALL))
     parser.add_argument("--judge", choices=JUDGES, default="today", help="whose answers are scored")
     parser.add_argument("--keep", type=Path, help="folder where recordings are kept (a temporary one)")
     parser.add_argument(

@@ -14,7 +14,7 @@ from msprobe.diagnose.runs import compare_runs
 from .classes import unlike
 from .faults import FAULTS
 from .judges import nodes_of
-from .networks import LIBRARY, NETWORKS, OTHERS
+from .networks import ALL
 from .record import Recording, recorded
 from .recordings import KernelPair, faulty_pairs
 from .truth import first_wrong
@@ -31,7 +31,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_there_are_enough_wrong_kernels_and_healthy_devices() -> None:
     assert len(FAULTS) >= 100
     assert len(VARIANTS) >= 5
-    assert {one.network for one in FAULTS.values()} == {*NETWORKS, *OTHERS, *LIBRARY}
+    assert {one.network for one in FAULTS.values()} == {*ALL}
 
 
 def test_classes_that_show_more_than_the_table_allows_are_named() -> None:

@@ -146,6 +146,10 @@ def argument_scale(
         return scale / (spread * shrunk) if scale else argument.norm
     if operation in operators.EXPONENTS:
         return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm
+    if direction == "forward" and place == operators.PLACES.get(operation):
+        # From -1 to 1 there are as many elements as an axis has, at most the root of those of the result, and one that
+        # knows nothing of the next differs by the root of two: sqrt(count / 2) / 2 * sqrt(2), over sqrt(count).
+        return min(argument.norm, 2.0) or argument.norm
     return argument.norm
 
 

@@ -152,7 +152,7 @@ def test_a_healthy_pair_lowers_the_limits_of_calls_like_its_own() -> None:
     assert judge_nodes(near, _NOTHING, _healthy(_node("b", 0.002))).first is not None
     usual = [_node("a", 0.0065)]  # 1.5 bits, the doubt of an estimate
     assert judge_nodes(usual, _NOTHING, _healthy(_node("b", 0.002))).first is None
-    coherent = replace(near[0], results=(replace(near[0].results[0], distance=0.003, coherent=2.0**2.4 * 3.67e-5),))
+    coherent = replace(near[0], results=(replace(near[0].results[0], distance=0.003, coherent=2.0**2.7 * 3.67e-5),))
     assert judge_nodes([coherent], _NOTHING).first is None
     assert judge_nodes([coherent], _NOTHING, _healthy(_node("b", 0.002))).first is not None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rows_made import apart, row_of
 
 from msprobe.compare.entry_names import read_name
@@ -172,3 +173,19 @@ def test_a_norm_over_a_batch_takes_the_mean_of_all_but_the_channels(
     operation: str, sizes: tuple[int, ...], row: int
 ) -> None:
     assert scales.size_of_row(operation, [_apart(np.ones(size)) for size in sizes]) == row
+
+
+@pytest.mark.parametrize("side", [8, 24])
+def test_places_are_as_far_apart_as_what_is_read_there(side: int) -> None:
+    image, places = _RANDOM.standard_normal((4, side, side)), _RANDOM.uniform(-0.9, 0.9, (side, side, 2))
+    moved = places + 1e-4 * _RANDOM.standard_normal(places.shape)
+    read, other = (
+        torch.nn.functional.grid_sample(*map(torch.tensor, (image[None], at[None])), align_corners=False)
+        for at in (moved, places)
+    )
+    apart_by = float((read - other).norm() / other.norm())
+    given = apart(row_of(moved), row_of(places), places.size)
+    result = _apart(other.numpy())
+    estimate = given.distance / scales.argument_scale("grid_sample", "forward", 1, given, result, result.norm)
+    assert 0.5 < estimate / apart_by < 2.0
+    assert scales.argument_scale("grid_sample", "forward", 0, result, result, result.norm) == result.norm
