@@ -43,6 +43,8 @@ _ALL_METRICS = tuple(dict.fromkeys((*STATISTICS_METRICS, *TENSOR_METRICS, GRAD_M
 # A metric that says nothing; the values themselves are shown instead (groups of ranks, texts).
 _NO_METRIC = ("N/A", "unsupported", "Nan")
 _CANDIDATE_VALUE, _REFERENCE_VALUE = "NPU max", "Bench max"
+# So many cells are kept to be shared.
+_MOST_SHARED = 1 << 18
 # compare_result_rank0_{ts}, compare_result_rank0-rank0_{ts} and compare_result_rank_{ts}.
 _RESULT = re.compile(r"compare_result_(?P<label>rank(?P<rank>\d*))(?:-rank\d*)?_(?P<time>\d+)\.(?:xlsx|csv)")
 
@@ -90,12 +92,12 @@ class ResultTable:
 
 @dataclass(frozen=True)
 class MergedMetric:
-    """One metric: a row for each tensor, a column for each rank; None where a rank has no such tensor."""
+    """One metric: ``names`` of tensors, and a column for each rank; None where a rank has no such tensor."""
 
     metric: str
     labels: tuple[str, ...]
     names: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[tuple[Cell, ...], ...]
 
 
 _Name = Annotated[str, AfterValidator(lambda name: name.strip().rstrip(".")), demand((is_text, "a name"))]
@@ -175,6 +177,7 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
     (md5), or not the ones that are asked for, or if no API is found; InvalidInputError for files that are no sheets.
     """
     tables: list[tuple[str, ResultTable]] = []
+    shared = _Shared()
     chosen: tuple[str, ...] = ()
     first: tuple[str, Path] | None = None
     for result in results:
@@ -186,7 +189,7 @@ def merge_results(config: MergeConfig, results: Sequence[RankResult]) -> list[Me
             chosen = _chosen(config, mode, header, result.path)
         elif mode != first[0]:
             raise MergeError(said("results-of-two-kinds", first[1], first[0], result.path, mode))
-        tables.append((result.label, _table(header, rows, chosen, config, result.path)))
+        tables.append((result.label, _table(header, rows, chosen, config, result.path, shared)))
     if not any(table.names for _, table in tables):
         folder = results[0].path.parent
         raise MergeError(said("results-without-apis", folder, ", ".join(config.apis)))
@@ -206,7 +209,7 @@ def coverage_of(config: MergeConfig, results: Sequence[RankResult], merged: Sequ
     there = {alone.place(name) for name in names}
     missing += [NotRead(api, said("api-on-no-rank")) for at, api in enumerate(config.apis) if at not in there]
     for at, label in enumerate(merged[0].labels if merged else ()):
-        lacking = [name for name, row in zip(names, merged[0].rows, strict=True) if row[at] is None]
+        lacking = [name for name, cell in zip(names, merged[0].columns[at], strict=True) if cell is None]
         if lacking:
             more = ", ..." if len(lacking) > 1 else ""
             missing.append(
@@ -237,8 +240,35 @@ def _chosen(config: MergeConfig, mode: str, header: Sequence[str], path: Path) -
     return config.metrics
 
 
+class _Shared:
+    """Names and cells that stand in the sheets of many ranks, each once in memory."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[str, int | None]] = {}
+        self._cells: dict[tuple[type, Cell], Cell] = {}
+
+    def name(self, written: str, config: MergeConfig) -> tuple[str, int | None]:
+        """The name that is written in a sheet, and its place in the configuration."""
+        known = self._names.get(written)
+        if known is None:
+            name = _plain(written.strip())
+            known = self._names[written] = name, config.place(name)
+        return known
+
+    def cell(self, cell: Cell) -> Cell:
+        """The same cell, of the same type."""
+        if len(self._cells) > _MOST_SHARED:
+            self._cells.clear()
+        return self._cells.setdefault((type(cell), cell), cell)
+
+
 def _table(
-    header: Sequence[str], rows: Iterable[Sequence[Cell]], metrics: Sequence[str], config: MergeConfig, path: Path
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    metrics: Sequence[str],
+    config: MergeConfig,
+    path: Path,
+    shared: _Shared,
 ) -> ResultTable:
     place = {word: number for number, word in enumerate(header)}
     name_at = next((place[word] for word in NAMES if word in place), None)
@@ -246,35 +276,46 @@ def _table(
     if name_at is None or missing:
         raise MergeError(said("result-lacks-column", path, ", ".join(missing) or NAME))
     here, there = place.get(_CANDIDATE_VALUE), place.get(_REFERENCE_VALUE)
+    number = _number if path.suffix == ".csv" else _as_it_is
     table = ResultTable(columns={metric: [] for metric in metrics})
     for row in rows:
-        name = _plain(str(row[name_at])) if len(row) > name_at else ""
-        if config.place(name) is None:
+        name, wanted = shared.name(str(row[name_at]) if len(row) > name_at else "", config)
+        if wanted is None:
             continue
         table.names.append(name)
         for metric in metrics:
-            cell = row[place[metric]] if place[metric] < len(row) else None
+            cell = number(row[place[metric]]) if place[metric] < len(row) else None
             if cell in _NO_METRIC and here is not None and there is not None and max(here, there) < len(row):
-                cell = f"NPU:{_text(row[here])}  Bench:{_text(row[there])}"
-            table.columns[metric].append(cell)
+                cell = f"NPU:{_text(number(row[here]))}  Bench:{_text(number(row[there]))}"
+            table.columns[metric].append(shared.cell(cell))
     return table
 
 
 def _merged(metric: str, tables: Sequence[tuple[str, ResultTable]], config: MergeConfig) -> MergedMetric:
     # A name may stand several times in a sheet: the first answers to the first.
     places: dict[tuple[str, int], int] = {}
-    columns: list[dict[int, Cell]] = []
+    columns: list[list[Cell]] = []
+    order_of: dict[str, int] = {}
     for _, table in tables:
         seen: dict[str, int] = {}
-        column: dict[int, Cell] = {}
+        column: list[Cell] = [None] * len(places)
+        for name in table.names:
+            order_of.setdefault(name, config.place(name) or 0)
         # As mindstudio-probe 8.1.1: the APIs of a rank as the configuration lists them, then what the next rank adds.
-        order = sorted(range(len(table.names)), key=lambda row: config.place(table.names[row]) or 0)
+        order = sorted(range(len(table.names)), key=lambda row: order_of[table.names[row]])
         for name, cell in ((table.names[row], table.columns[metric][row]) for row in order):
-            seen[name] = seen.get(name, -1) + 1
-            column[places.setdefault((name, seen[name]), len(places))] = cell
+            number = seen[name] = seen.get(name, -1) + 1
+            place = places.setdefault((name, number), len(places))
+            if place < len(column):
+                column[place] = cell
+            else:
+                column.append(cell)
         columns.append(column)
-    rows = tuple(tuple(column.get(row) for column in columns) for row in range(len(places)))
-    return MergedMetric(metric, tuple(label for label, _ in tables), tuple(name for name, _ in places), rows)
+    for column in columns:
+        column += [None] * (len(places) - len(column))
+    return MergedMetric(
+        metric, tuple(label for label, _ in tables), tuple(name for name, _ in places), tuple(map(tuple, columns))
+    )
 
 
 def _plain(name: str) -> str:
@@ -297,17 +338,20 @@ def _csv_rows(path: Path) -> Iterator[Sequence[Cell]]:
     csv.field_size_limit(1 << 28)  # call stacks
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            for number, row in enumerate(csv.reader(file)):
-                yield row if number == 0 else [_number(cell) for cell in row]
+            yield from csv.reader(file)
     except OSError as problem:
         raise PathError(said("file-unreadable", path, problem.strerror)) from problem
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InvalidInputError(said("csv-unreadable", path, problem)) from problem
 
 
-def _number(cell: str) -> Cell:
+def _as_it_is(cell: Cell) -> Cell:
+    return cell
+
+
+def _number(cell: Cell) -> Cell:
     """A finite number as a number; ``inf`` and ``nan`` stay the words they are."""
-    text = cell.strip()
+    text = str(cell).strip()
     if not text or text[-1] not in "0123456789.":
         return text
     try:

@@ -43,6 +43,6 @@ def merge_with_coverage(input_dir: StrPath, output_dir: StrPath, config_path: St
 
 
 def _sheet(merged: MergedMetric) -> Sheet:
-    columns: list[Sequence[Cell]] = [merged.names, *map(list, zip(*merged.rows, strict=True))]
+    columns: list[Sequence[Cell]] = [merged.names, *merged.columns]
     widths = [max(map(len, merged.names), default=8), *(18 for _ in merged.labels)]
     return Sheet(merged.metric, (NAME, *merged.labels), [columns], len(merged.names), widths=widths)

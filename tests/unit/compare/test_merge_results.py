@@ -86,7 +86,7 @@ def test_tensors_of_one_rank_only_leave_a_cell_empty_in_order_of_appearance(tmp_
     xlsx(tmp_path / "compare_result_rank1_1.xlsx", STATISTICS, [row("Torch.c.0.forward.x"), row("Torch.a.0.forward.x")])
     merged = merge_results(MergeConfig(("Torch",), ("Max diff",)), find_results(tmp_path))[0]
     assert merged.names == ("Torch.b.0.forward.x", "Torch.a.0.forward.x", "Torch.c.0.forward.x")
-    assert merged.rows == ((1.0, None), (1.0, 1.0), (None, 1.0))
+    assert merged.columns == ((1.0, 1.0, None), (None, 1.0, 1.0))
 
 
 def test_rows_stand_in_the_order_of_the_apis_asked_for(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_where_there_is_no_metric_the_values_are_shown(tmp_path: Path, word: str
     rows = [row("Torch.a.0.forward.x", word, "[0, 1]", "N/A"), row("Torch.b.0.forward.x", word, 2.0, 1.5)]
     write(tmp_path / f"compare_result_rank0_1.{'xlsx' if write is xlsx else 'csv'}", STATISTICS, rows)
     merged = merge_results(MergeConfig(("Torch",), ("Max diff",)), find_results(tmp_path))[0]
-    assert merged.rows == (("NPU:[0, 1]  Bench:N/A",), ("NPU:2  Bench:1.5",))
+    assert merged.columns == (("NPU:[0, 1]  Bench:N/A", "NPU:2  Bench:1.5"),)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_name_that_stands_twice_is_two_rows(tmp_path: Path) -> None:
     rows = [row("Torch.a.0.forward.x", 1.0), row("Torch.a.0.forward.x", 2.0)]
     xlsx(tmp_path / "compare_result_rank0_1.xlsx", STATISTICS, rows)
     xlsx(tmp_path / "compare_result_rank1_1.xlsx", STATISTICS, rows[:1])
-    assert merge_results(MergeConfig(("Torch",)), find_results(tmp_path))[0].rows == ((1.0, 1.0), (2.0, None))
+    assert merge_results(MergeConfig(("Torch",)), find_results(tmp_path))[0].columns == ((1.0, 2.0), (1.0, None))
 
 
 @pytest.mark.parametrize(
