@@ -372,3 +372,54 @@ def test_where_no_calls_were_recorded_a_factor_of_the_loss_is_undone_or_hidden(
     for number, pair in enumerate((sides, sides[::-1])):
         verdict = verdict_of(tmp_path / str(number), *pair, dtype, level="L0")
         assert (verdict.status, verdict.findings[0].kind) == (status, "loss_scale")
+
+
+class Normed(nn.Module):
+    """A norm over channels, in front of the permutation that puts them last, or behind it; a convolution that sees the
+    past alone, by what stands in front of it or by what is cut off.
+    """
+
+    def __init__(self, otherwise: bool) -> None:
+        super().__init__()
+        self.otherwise = otherwise
+        self.into, self.past = nn.Conv2d(3, WIDTH, 3, padding=1), nn.Conv1d(WIDTH, WIDTH, 2, dilation=2)
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.into(x)
+        if self.otherwise:
+            mean = y.mean(1, keepdim=True)
+            variance = (y - mean).pow(2).mean(1, keepdim=True)
+            y = (y - mean) / torch.sqrt(variance + self.norm.eps)
+            y = y.permute(0, 2, 3, 1) * self.norm.weight + self.norm.bias
+        else:
+            y = self.norm(y.permute(0, 2, 3, 1))
+        z = y.flatten(1, 2).transpose(1, 2)
+        if self.otherwise:
+            z = F.conv1d(z, self.past.weight, self.past.bias, padding=2, dilation=2)[:, :, :-2]
+        else:
+            z = self.past(F.pad(z, (2, 0)))
+        return self.head(z.amax(2))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+def test_what_one_side_computes_in_front_of_a_move_and_the_other_behind_it_is_the_same(
+    dtype: torch.dtype, tmp_path: Path
+) -> None:
+    class Pictured(Trained):
+        otherwise = True
+
+        def __init__(self, dtype: torch.dtype) -> None:
+            self.model = Normed(self.otherwise).to(dtype)
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
+
+        def backward(self, number: int) -> None:
+            generator = torch.Generator().manual_seed(number)
+            self.optimizer.zero_grad()
+            x = torch.randn(6, 3, 8, 8, generator=generator).to(dtype)
+            F.cross_entropy(self.model(x).float(), torch.arange(6)).backward()
+
+    usual = type("Usual", (Pictured,), {"otherwise": False})
+    for number, pair in enumerate(((Pictured, usual), (usual, Pictured))):
+        verdict = verdict_of(tmp_path / str(number), *pair, dtype)
+        assert verdict.status in ("agree", "harmless"), [str(finding)[:300] for finding in verdict.findings]

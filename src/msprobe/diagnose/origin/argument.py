@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel
@@ -54,7 +56,8 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
             OtherArguments(
                 tuple(judged.arguments), tuple(argument_word(event, argument.slot) for argument in judged.arguments)
             ),
-            ResultFact(judged.output_difference, judged.allowed),
+            # Given tensors of another shape, anything may come out of it.
+            ResultFact(judged.output_difference, math.inf if judged.takes_another_shape else judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )

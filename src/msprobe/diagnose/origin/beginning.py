@@ -8,7 +8,7 @@ far apart the first results are that follow from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,8 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
         if not any(map(_is_meant, judged.arguments)) or _is_taken_back(scene, judged):
             return False
+        if judged.takes_another_shape:
+            return _changes_loss(scene, judged)  # one of several calls that do it otherwise
         # Rows in another order, or in more parts: outside of all modules the loss says whether that is all.
         is_arranged = judged.event.module is None and operation(judged.event.stem) in operators.MOVES
         return not is_arranged or _changes_loss(scene, judged)
@@ -128,7 +130,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     sides = ((alone.candidate, scene.pairing.candidate), (alone.reference, scene.pairing.reference))
     lone = [known for names, side in sides for name in names if (known := side.by_name.get(name)) is not None]
     allowed = _roundings_between(scene, [*lone, judged.event, judged.partner])
-    joined = lone and _is_joined(scene, suspect, judged)
+    joined = lone and _is_joined(scene, suspect, judged) and not _goes_on_behind(scene, judged)
     if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
         # What one side computes and the other does not is made good nowhere.
         assert suspect.difference is not None
@@ -148,6 +150,33 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
     return _changes_loss(scene, judged)
+
+
+#: What is computed in front of them may as well be computed behind them.
+_EXCHANGED = _REVERSED | operators.SUMS
+
+
+def _goes_on_behind(scene: Scene, judged: Judged) -> bool:
+    """True if a call moves or adds up what it takes, and one side goes on behind it by calls of its own: a norm in
+    front of a permutation or behind it, products before they are added up or after.
+    """
+    if operation(judged.event.stem) not in _EXCHANGED:
+        return False
+    sides = (judged.event, scene.pairing.partner), (judged.partner, scene.pairing.back)
+    return any(_is_followed_alone(scene, event, paired, side) for side, (event, paired) in enumerate(sides))
+
+
+def _is_followed_alone(scene: Scene, first: Event, paired: Container[Event], side: int) -> bool:
+    """True if a call of one side alone computes something of what this call gives, moved or as it is."""
+    todo, seen = [first], {first}
+    while todo and len(seen) < _MOST_CALLS:
+        event = todo.pop()
+        users = {user for slot, _ in event.outputs() for user in scene.users_of(event, slot, side) if user.is_call}
+        if any(user not in paired and _computes(user) for user in users):
+            return True
+        todo += [user for user in users - seen if not _computes(user)]
+        seen |= users
+    return False
 
 
 def _changes_loss(scene: Scene, judged: Judged) -> bool:
@@ -186,9 +215,13 @@ def _changed_module(scene: Scene, event: Event) -> Judged | None:
 
 
 def _is_answered(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
-    """True if the same call takes the tensor that shows the difference on both sides, in one shape."""
+    """True if the same call takes the tensor that shows the difference on both sides, in one shape, and with the same
+    arguments.
+    """
     difference = suspect.difference
     if difference is None or judged.event in scene.pairing.loose or judged.event.stem != judged.partner.stem:
+        return False
+    if judged.arguments:
         return False
     left, right = difference.left, difference.right
     return is_tensor(left) and is_tensor(right) and left.get("shape") == right.get("shape")

@@ -59,6 +59,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
     ) or _is_view_of_weight(other, scene.pairing.back, scene.other_makers, difference.right, difference):
         from_outside(scene, judged, difference)
         return
+    if maker is None and pair_of(difference) in scene.before.written:
+        return  # a state that the step before wrote, though it has the shape of a gradient
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))

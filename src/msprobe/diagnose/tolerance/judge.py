@@ -93,6 +93,14 @@ class Judged:
         return [difference for difference in self.inputs if difference.what in ("argument", "missing")]
 
     @property
+    def takes_another_shape(self) -> bool:
+        """True if a tensor that went in has another shape: what one side did before, the other does here, or behind."""
+        return any(
+            is_tensor(side[0]) and is_tensor(side[1]) and side[0].get("shape") != side[1].get("shape")
+            for side in ((difference.left, difference.right) for difference in self.inputs)
+        )
+
+    @property
     def changed_inputs(self) -> list[Difference]:
         """Tensors that went in with other values."""
         differences = self.inputs + self.parameters if self.parameters else self.inputs
