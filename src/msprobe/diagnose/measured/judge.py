@@ -242,7 +242,7 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
         most = excess.get(kind, (-math.inf, -math.inf))
         excess[kind] = max(distance, most[0]), max(coherent, most[1])
         given[kind] = max(_given(node), given.get(kind, 0.0))
-    several = {calls.kind: calls.beyond for calls in together.beyond(units, classes)}
+    several = {calls.group: calls.beyond for calls in together.beyond(units, classes)}
     return HealthyCalls(beyond, excess, given, several)
 
 

@@ -25,14 +25,16 @@ _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 2.3), (1.1, 2.4)
 _SHOWS = 0.5
 #: No call is beyond its limits by itself.
 _NONE_ALONE = (math.inf, "")
-_NOTHING_ALLOWED: Mapping[str, float] = {}
 _Size = tuple[float, float]
+#: Operator and direction (:func:`kind_of_call`), and whether its calls are in single precision.
+Group = tuple[str, bool]
+_NOTHING_ALLOWED: Mapping[Group, float] = {}
 
 
 class TogetherBeyond(NamedTuple):
     """Of ``calls`` calls of an operator, together beyond their limits by so many bits, the first that shows it."""
 
-    kind: str
+    group: Group
     place: int
     first: Node
     calls: int
@@ -53,7 +55,7 @@ class CallsTogether:
     """Calls of one step that can be judged, by operator, direction and precision."""
 
     def __init__(self) -> None:
-        self._calls: dict[tuple[str, bool], list[tuple[int, Node]]] = {}
+        self._calls: dict[Group, list[tuple[int, Node]]] = {}
 
     def add(self, place: int, node: Node) -> None:
         """Add a call, in the order of execution."""
@@ -68,15 +70,15 @@ class CallsTogether:
         self,
         units: Mapping[str, float],
         classes: Classes,
-        allowed: Mapping[str, float] = _NOTHING_ALLOWED,
+        allowed: Mapping[Group, float] = _NOTHING_ALLOWED,
         alone: tuple[float, str] = _NONE_ALONE,
     ) -> Iterator[TogetherBeyond]:
         """The operators whose calls are beyond their limits. ``allowed``: by how many bits those of a healthy pair
-        are, by :func:`kind_of_call`. ``alone``: place and kind of the first call that is beyond its limits by itself;
+        are. ``alone``: place and kind of the first call that is beyond its limits by itself;
         what other operators show behind it may come of it.
         """
-        for (kind, _), calls in self._calls.items():
-            if kind != alone[1]:
+        for group, calls in self._calls.items():
+            if group[0] != alone[1]:
                 calls = [call for call in calls if call[0] < alone[0]]
             if len(calls) < _FEWEST:
                 continue
@@ -84,13 +86,13 @@ class CallsTogether:
             limits = limits_together(calls[0][1])
             beyond = [size - limit for size, limit in zip(_middle(sizes), limits, strict=True)]
             most = max(beyond)
-            if most > allowed.get(kind, 0.0):
+            if most > allowed.get(group, 0.0):
                 which = beyond.index(most)
                 # The middle one has more than that, so there is one.
                 first = next(
                     call for call, size in zip(calls, sizes, strict=True) if size[which] > _SHOWS * limits[which]
                 )
-                yield TogetherBeyond(kind, *first, len(calls), most - allowed.get(kind, 0.0))
+                yield TogetherBeyond(group, *first, len(calls), most - allowed.get(group, 0.0))
 
 
 def middle_of(nodes: Sequence[Node], units: Mapping[str, float], classes: Classes) -> _Size:
