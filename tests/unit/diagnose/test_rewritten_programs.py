@@ -423,3 +423,81 @@ def test_what_one_side_computes_in_front_of_a_move_and_the_other_behind_it_is_th
     for number, pair in enumerate(((Pictured, usual), (usual, Pictured))):
         verdict = verdict_of(tmp_path / str(number), *pair, dtype)
         assert verdict.status in ("agree", "harmless"), [str(finding)[:300] for finding in verdict.findings]
+
+
+class Attending(nn.Module):
+    """Four heads that share two of keys; ``wrong``: what is done otherwise inside."""
+
+    wrong = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.rest, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
+        self.query_norm, self.key_norm = nn.RMSNorm(4), nn.RMSNorm(4)
+
+    def turned(self, x: Tensor) -> Tensor:
+        angles = torch.outer(torch.arange(x.shape[2]).float(), torch.tensor([1.0, 0.1]))
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        if self.wrong == "halves turned as pairs":
+            even, odd = x[..., ::2], x[..., 1::2]
+            return torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
+        first, second = x.chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = self.turned(self.query_norm(self.query(x).unflatten(-1, (4, 4)).transpose(1, 2)))
+        key, value = self.rest(x).unflatten(-1, (4, 4)).transpose(1, 2).chunk(2, 1)
+        shared = self.turned(self.key_norm(key)), value
+        if self.wrong == "heads repeated in another order":
+            key, value = (part.repeat(1, 2, 1, 1) for part in shared)
+        else:
+            key, value = (part.repeat_interleave(2, 1) for part in shared)
+        seen = torch.ones(LENGTH, LENGTH).tril().bool()
+        if self.wrong == "a window":
+            seen = seen & torch.ones(LENGTH, LENGTH).triu(-2).bool()
+        scores = (query @ key.transpose(-1, -2) / 2).masked_fill(~seen, -math.inf)
+        return self.out((scores.softmax(-1) @ value).transpose(1, 2).flatten(-2))  # type: ignore[no-any-return]
+
+
+class Beside(nn.Module):
+    """What a module gives is added to what it takes, and is little of it."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 0.02 * self.inner(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("wrong", ["halves turned as pairs", "heads repeated in another order", "a window"])
+def test_what_a_module_makes_of_its_elements_counts_in_half_types_too(
+    wrong: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """Loss and gradients of two steps are apart by less than rounding makes of them there; what a module gives is not,
+    by the place of each element.
+    """
+
+    class Right(Trained):
+        kind: type[Attending] = Attending
+
+        def __init__(self, dtype: torch.dtype) -> None:
+            self.model = nn.Sequential(
+                nn.Embedding(VOCABULARY, WIDTH), Beside(self.kind()), nn.RMSNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+            ).to(dtype)
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), 1e-3)
+
+        def backward(self, number: int) -> None:
+            # Statistics of many elements hardly see which of them they are.
+            drawn = torch.Generator().manual_seed(number)
+            tokens = torch.randint(0, VOCABULARY, (64, LENGTH + 1), generator=drawn)
+            self.optimizer.zero_grad()
+            self.loss(self.model(tokens[:, :-1]), tokens[:, 1:]).backward()
+
+    kind = type("Wrong", (Attending,), {"wrong": wrong})
+    other = type("Other", (Right,), {"kind": kind})
+    for number, pair in enumerate(((other, Right), (Right, other))):
+        verdict = verdict_of(tmp_path / str(number), *pair, dtype)
+        assert verdict.status == "diverged"
+        assert (verdict.findings[0].step, verdict.findings[0].kind) == (0, "structure")

@@ -14,7 +14,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, is_floating, is_integer
+from msprobe.diagnose.differences.records import Difference, is_floating, is_integer, numel
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
@@ -141,7 +141,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         (changed for call in (*lone, judged.event) if (changed := _changed_module(scene, call)) is not None), None
     )
     if outer is not None:
-        return math.isfinite(outer.output_difference) and outer.output_difference > _roundings_between(
+        return math.isfinite(outer.output_difference) and _apart(scene, outer) > _roundings_between(
             scene, [outer.event, outer.partner]
         )
     if lone and _is_answered(scene, suspect, judged) and _is_whole(suspect.difference):
@@ -150,6 +150,21 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         assert suspect.difference is not None
         return suspect.difference.delta > allowed
     return _changes_loss(scene, judged)
+
+
+def _apart(scene: Scene, judged: Judged) -> float:
+    """How far the results of a pair are apart: by statistics, and by rows, which see the place of each element."""
+    rows = scene.comparer.rows
+    others = dict(judged.partner.outputs())
+    return max(
+        judged.output_difference,
+        *(
+            rows.between(leaf, other)
+            for slot, leaf in judged.event.outputs()
+            if is_floating(leaf) and is_floating(other := others.get(slot)) and numel(leaf) == numel(other)
+        ),
+        0.0,
+    )
 
 
 #: What is computed in front of them may as well be computed behind them.
