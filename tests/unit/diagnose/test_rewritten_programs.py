@@ -501,3 +501,34 @@ def test_what_a_module_makes_of_its_elements_counts_in_half_types_too(
         verdict = verdict_of(tmp_path / str(number), *pair, dtype)
         assert verdict.status == "diverged"
         assert (verdict.findings[0].step, verdict.findings[0].kind) == (0, "structure")
+
+
+class Summed(Trained):
+    """Gradients of two micro-batches are added up, and clipped; ``shares``: each counts for its half."""
+
+    shares = True
+
+    def backward(self, number: int) -> None:
+        self.optimizer.zero_grad()
+        for tokens in batch(number).chunk(2):
+            loss = self.loss(self.model(tokens[:, :-1]), tokens[:, 1:])
+            (loss / 2 if self.shares else loss).backward()
+
+    def step(self, number: int) -> None:
+        self.backward(number)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.05)
+        self.optimizer.step()
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize(("shares", "statuses"), [(True, ("agree", "harmless")), (False, ("diverged",))])
+def test_gradients_of_micro_batches_that_count_twice_are_not_hidden_by_clipping(
+    shares: bool, statuses: tuple[str, ...], dtype: torch.dtype, tmp_path: Path
+) -> None:
+    class Whole(Summed):
+        def backward(self, number: int) -> None:
+            Trained.backward(self, number)
+
+    sides = (type("Parts", (Summed,), {"shares": shares}), Whole)
+    for number, pair in enumerate((sides, sides[::-1])):
+        assert verdict_of(tmp_path / str(number), *pair, dtype).status in statuses

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from msprobe.compare.entry_names import writes_in_place
+from msprobe.compare.entry_names import operation, writes_in_place
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import (
     Comparer,
     Difference,
@@ -164,6 +165,8 @@ def reach_of(
     reached = [(min(size, within) if math.isfinite(size) else size, what) for size, what in reached]
     if comparer.crossing:
         reached.append((measured, "gradients"))  # measured by the terms that they are sums of
+    if summed and not any(event.is_collective for event in lone):
+        reached.append((_clipped_norm_difference(judged), "gradients"))
     if not summed:
         reached.append(
             (results_difference(judged, bool(sizes), pairing, comparer), "the loss" if sizes else "the result")
@@ -184,6 +187,26 @@ def reach_of(
         what,
         max(weight_difference, state_difference) if known and not comparer.crossing else None,
     )
+
+
+def _clipped_norm_difference(judged: Mapping[Event, Judged]) -> float:
+    """How far apart the norm of all gradients is that clipping takes after the backward pass: behind it, whatever their
+    size was, it is the same. 0 where nothing takes one.
+    """
+    after, largest, apart = False, 0.0, 0.0
+    for call in judged.values():
+        after |= call.event.direction == "backward"
+        if not (after and call.event.direction == "forward" and operation(call.event.stem) in operators.NORMS):
+            continue
+        others = dict(call.partner.outputs())
+        for slot, leaf in call.event.outputs():
+            sides = [numbers(side) for side in (leaf, others.get(slot) or {}) if is_tensor(side) and numel(side) == 1]
+            sizes = [side[3] for side in sides if side]
+            # That of all is larger than those that it is made of.
+            if len(sizes) == 2 and max(sizes) > largest:
+                largest = max(sizes)
+                apart = abs(sizes[0] - sizes[1]) / largest
+    return apart if math.isfinite(apart) else 0.0
 
 
 def _optimizer_differences(
