@@ -377,6 +377,11 @@ PIECES: tuple[Piece, ...] = (
     Piece("count-wanted", "", "must be a whole number of 1 or more, found {!r}", "必须是不小于 1 的整数，实际为 {0!r}"),
     Piece("count-up-to-wanted", "", "must be a whole number from 1 to {}, found {!r}", "必须是 1 到 {0} 的整数，实际为 {1!r}"),
     Piece("rounding-explains", "", "; rounding explains {}", "；舍入误差最多造成 {0}"),
+    Piece(
+        "calls-together-explain", "",
+        "; of {} such calls together rounding and the inputs explain {}",
+        "；{0} 次这样的调用合在一起，舍入误差和输入差异最多造成 {1}",
+    ),
     Piece("inputs-explain", "", "; rounding and the inputs explain {}", "；舍入误差和输入差异最多造成 {0}"),
     Piece("times-precise", "", "{:.1f} times", "{0:.1f} 倍"),
     Piece("agree-as-far", "", "{} as far as recorded: {}", "{0}（仅就已采集的部分）：{1}"),

@@ -151,7 +151,6 @@ WORDS: dict[str, str] = {
     "buffer": "buffer",
     "only in": "仅一侧有",
     "exact up to": "可精确表示的最大整数",
-    "calls together": "合在一起超限的调用数",
     "effect": "影响",
     "effect explained": "可解释的影响",
     "effect in step": "影响所在 step",

@@ -66,7 +66,7 @@ _DIGITS = re.compile(r"\d+")
 _SAID_ELSEWHERE = frozenset(_LISTS).union(
     """
     arguments candidate reference relative_difference difference explained inputs_differ_by inputs_agree_by source side
-    slot field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding
+    slot field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding calls_together
     """.split()
 )
 
@@ -420,7 +420,9 @@ def _size_of_difference(evidence: dict[str, Any]) -> list[str]:
         return ["all statistics are equal, but the values differ"] if explained is None else []
     text = said("result-differs-by", short(size)) if result is not None else ""
     text = text or said("relative-difference-at-least", "at least " if evidence.get("lower_bound") else "", short(size))
-    if isinstance(explained, (int, float)):
+    if isinstance(explained, (int, float)) and "calls_together" in evidence:
+        text += said("calls-together-explain", evidence["calls_together"], short(explained))
+    elif isinstance(explained, (int, float)):
         with_inputs = isinstance(arrived, (int, float)) and bool(arrived)
         text += said("inputs-explain" if with_inputs else "rounding-explains", short(explained))
         if 0 < explained < size:
