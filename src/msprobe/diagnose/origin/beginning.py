@@ -154,17 +154,14 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
 
 def _apart(scene: Scene, judged: Judged) -> float:
     """How far the results of a pair are apart: by statistics, and by rows, which see the place of each element."""
-    rows = scene.comparer.rows
     others = dict(judged.partner.outputs())
-    return max(
-        judged.output_difference,
-        *(
-            rows.between(leaf, other)
-            for slot, leaf in judged.event.outputs()
-            if is_floating(leaf) and is_floating(other := others.get(slot)) and numel(leaf) == numel(other)
-        ),
-        0.0,
-    )
+    pairs = [(leaf, others.get(slot) or {}) for slot, leaf in judged.event.outputs()]
+    distances = [
+        scene.comparer.rows.between(leaf, other)
+        for leaf, other in pairs
+        if is_floating(leaf) and is_floating(other) and numel(leaf) == numel(other)
+    ]
+    return max(judged.output_difference, *distances, 0.0)
 
 
 #: What is computed in front of them may as well be computed behind them.
