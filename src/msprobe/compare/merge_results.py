@@ -245,7 +245,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, int | None]] = {}
-        self._cells: dict[tuple[type, Cell], Cell] = {}
+        self._cells: dict[str, Cell] = {}
 
     def name(self, written: str, config: MergeConfig) -> tuple[str, int | None]:
         """The name that is written in a sheet, and its place in the configuration."""
@@ -256,10 +256,10 @@ class _Shared:
         return known
 
     def cell(self, cell: Cell) -> Cell:
-        """The same cell, of the same type."""
+        """The same cell, of the same type and sign."""
         if len(self._cells) > _MOST_SHARED:
             self._cells.clear()
-        return self._cells.setdefault((type(cell), cell), cell)
+        return self._cells.setdefault(repr(cell), cell)
 
 
 def _table(

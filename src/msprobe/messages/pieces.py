@@ -377,11 +377,6 @@ PIECES: tuple[Piece, ...] = (
     Piece("count-wanted", "", "must be a whole number of 1 or more, found {!r}", "必须是不小于 1 的整数，实际为 {0!r}"),
     Piece("count-up-to-wanted", "", "must be a whole number from 1 to {}, found {!r}", "必须是 1 到 {0} 的整数，实际为 {1!r}"),
     Piece("rounding-explains", "", "; rounding explains {}", "；舍入误差最多造成 {0}"),
-    Piece(
-        "calls-together-explain", "",
-        "; of {} such calls together rounding and the inputs explain {}",
-        "；{0} 次这样的调用合在一起，舍入误差和输入差异最多造成 {1}",
-    ),
     Piece("inputs-explain", "", "; rounding and the inputs explain {}", "；舍入误差和输入差异最多造成 {0}"),
     Piece("times-precise", "", "{:.1f} times", "{0:.1f} 倍"),
     Piece("agree-as-far", "", "{} as far as recorded: {}", "{0}（仅就已采集的部分）：{1}"),
@@ -483,11 +478,6 @@ PIECES: tuple[Piece, ...] = (
         "input-statistics-agree", "",
         "all statistics of its inputs agree (a different order of elements would not show)",
         "输入的统计量全部一致（元素顺序不同则看不出来）",
-    ),
-    Piece(
-        "beyond-together", "calls operator",
-        "within its limit by itself, but the {calls} calls of {operator} together are further apart than their inputs and rounding explain",
-        "其自身未超限，但 {operator} 的 {calls} 次调用合在一起，超出了输入差异与舍入所能解释的范围",
     ),
     Piece(
         "about-parameter", "subject parameter others more",

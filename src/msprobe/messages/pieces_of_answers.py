@@ -319,4 +319,14 @@ PIECES: tuple[Piece, ...] = (
         '"{folder}"，参数 {parameter!r}：{problem}',
     ),
     Piece("lockstep-without-verdict", "problem", "Lockstep: no verdict: {problem}", "Lockstep：没有结论：{problem}"),
+    Piece(
+        "beyond-together", "calls operator",
+        "within its limit by itself, but the {calls} calls of {operator} together are further apart than their inputs and rounding explain",
+        "其自身未超限，但 {operator} 的 {calls} 次调用合在一起，超出了输入差异与舍入所能解释的范围",
+    ),
+    Piece(
+        "calls-together-explain", "",
+        "; of {} such calls together rounding and the inputs explain {}",
+        "；{0} 次这样的调用合在一起，舍入误差和输入差异最多造成 {1}",
+    ),
 )

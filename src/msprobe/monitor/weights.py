@@ -88,17 +88,19 @@ def _written_between_steps(pairs: Pairs) -> list[BrokenRelation]:
     """In the second run something writes to weights behind the step; in the first run nothing does, nor has it before
     or does it soon: an average may once move by less than the last bits.
     """
-    steps = [
-        (before[0].step, tuple(_between(before[side], now[side]) for side in (0, 1)))
-        for before, now in pairwise(pairs)
-        if now[0].step == before[0].step + 1
-    ]
-    for at, (step, (_, theirs)) in enumerate(steps):
-        names = [name for name, distance in theirs.items() if distance > EQUAL]
-        near = [ours for _, (ours, _) in steps[: at + 1 + _SOON]] if names else []
-        names = [name for name in names if all(ours.get(name, 1.0) <= EQUAL for ours in near)]
+    steps = [(before, now) for before, now in pairwise(pairs) if now[0].step == before[0].step + 1]
+    written: set[str] = set()
+    seen = 0
+    for at, (before, now) in enumerate(steps):
+        theirs = _between(before[1], now[1])
+        # Each step of the first run is asked once.
+        for behind, ahead in steps[seen : at + 1 + _SOON]:
+            written.update(name for name, distance in _between(behind[0], ahead[0]).items() if distance > EQUAL)
+            seen += 1
+        names = [name for name, distance in theirs.items() if distance > EQUAL and name not in written]
         if names:
             names.sort(key=lambda name: -theirs[name])
+            step = before[0].step
             return [
                 BrokenRelation(step + 1, said("weights-change-between", name, step, theirs[name])) for name in names
             ]
