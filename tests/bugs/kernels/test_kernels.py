@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 from coded_texts import pieces_of
+from torch import nn
+from unit.diagnose.real_pairs import Training, compare_trainings
 
 from msprobe.diagnose.measured.classes import shipped
 from msprobe.diagnose.measured.judge import judge_nodes
 from msprobe.diagnose.runs import compare_runs
 
 from .classes import unlike
+from .device import Device
 from .faults import FAULTS
 from .judges import nodes_of
 from .networks import ALL
@@ -99,3 +105,29 @@ def test_a_kernel_that_no_call_shows_by_itself_is_named_by_its_calls_together(ca
     assert found.evidence["calls_together"] >= 3
     assert "beyond-together" in pieces_of(found.message)
     assert found.evidence["difference"] > found.evidence["explained"]
+
+
+def _on_a_device_in_its_first_step(variant: str) -> Training:
+    """Gradients are rounded otherwise once, and nothing moves a weight: what the optimizer keeps of them has their
+    shape, and is all that differs in the second step.
+    """
+    model = nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 10))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, foreach=False)
+    x, goals = torch.randn(64, 48), torch.randint(0, 10, (64,))
+
+    def step(number: int) -> None:
+        optimizer.zero_grad()
+        with Device(variant if number == 0 else ""):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = F.cross_entropy(model(x).float(), goals)
+            loss.backward()
+        optimizer.step()
+
+    return model, step
+
+
+def test_what_an_optimizer_keeps_of_rounding_is_no_gradient_that_something_changed(tmp_path: Path) -> None:
+    sides = (partial(_on_a_device_in_its_first_step, variant) for variant in ("wide", ""))
+    verdict = compare_trainings(tmp_path, *sides, steps=2)
+    assert verdict.status in ("agree", "harmless")
+    assert "parameter_gradient" not in {finding.kind for finding in verdict.findings}
