@@ -107,12 +107,14 @@ def test_a_kernel_that_no_call_shows_by_itself_is_named_by_its_calls_together(ca
     assert found.evidence["difference"] > found.evidence["explained"]
 
 
-def _on_a_device_in_its_first_step(variant: str) -> Training:
+def _on_a_device_in_its_first_step(variant: str, momentum: bool) -> Training:
     """Gradients are rounded otherwise once, and nothing moves a weight: what the optimizer keeps of them has their
     shape, and is all that differs in the second step.
     """
     model = nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 10))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, foreach=False)
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, foreach=False)
+    if momentum:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9, foreach=False)
     x, goals = torch.randn(64, 48), torch.randint(0, 10, (64,))
 
     def step(number: int) -> None:
@@ -126,8 +128,11 @@ def _on_a_device_in_its_first_step(variant: str) -> Training:
     return model, step
 
 
-def test_what_an_optimizer_keeps_of_rounding_is_no_gradient_that_something_changed(tmp_path: Path) -> None:
-    sides = (partial(_on_a_device_in_its_first_step, variant) for variant in ("wide", ""))
+@pytest.mark.parametrize("momentum", [False, True], ids=["AdamW", "SGD"])
+def test_what_an_optimizer_keeps_of_rounding_is_no_gradient_that_something_changed(
+    momentum: bool, tmp_path: Path
+) -> None:
+    sides = (partial(_on_a_device_in_its_first_step, variant, momentum) for variant in ("wide", ""))
     verdict = compare_trainings(tmp_path, *sides, steps=2)
     assert verdict.status in ("agree", "harmless")
     assert "parameter_gradient" not in {finding.kind for finding in verdict.findings}

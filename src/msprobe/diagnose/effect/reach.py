@@ -71,8 +71,14 @@ def pair_of(difference: Difference) -> Hashable | None:
 
 
 def written_in(judged: Iterable[Judged]) -> frozenset[Hashable]:
-    """What differs in the tensors that calls wrote to."""
-    writes = (call.changed_outputs for call in judged if call.event.is_call and writes_in_place(call.event.stem))
+    """What differs in the tensors that calls wrote to, and in those that optimizers took: a momentum begins as a copy
+    of a gradient.
+    """
+    writes = [
+        call.changed_inputs if call.event.parts.kind == "optimizer" else call.changed_outputs
+        for call in judged
+        if call.event.parts.kind == "optimizer" or (call.event.is_call and writes_in_place(call.event.stem))
+    ]
     return frozenset(
         pair for writes_of_call in writes for write in writes_of_call if (pair := pair_of(write)) is not None
     )
