@@ -42,11 +42,12 @@ def stored_entries(data: memoryview) -> dict[str, Stored] | None:
     """The entries of an archive by their names; None for one that is not of the plainest form, or no archive."""
     entries: dict[str, Stored] = {}
     place, count, end = _directory(data)
-    behind, at = 0, place
+    directory = bytes(data[place:end])
+    behind = at = 0
     for _ in range(count):
-        if at + _ENTRY.size > end:
+        if at + _ENTRY.size > len(directory):
             return None
-        mark, flags, method, crc, packed, size, name_bytes, extra, comment, begin = _ENTRY.unpack_from(data, at)
+        mark, flags, method, crc, packed, size, name_bytes, extra, comment, begin = _ENTRY.unpack_from(directory, at)
         if mark != b"PK\1\2" or flags & ~_FLAGS_KNOWN or method or packed != size or size == _UNSAID:
             return None
         if begin < behind or begin + _LOCAL.size + size > place:
@@ -54,11 +55,11 @@ def stored_entries(data: memoryview) -> dict[str, Stored] | None:
         behind = begin + _LOCAL.size + size
         at += _ENTRY.size
         try:
-            entries[str(data[at : at + name_bytes], "ascii")] = Stored(begin, size, crc)
+            entries[directory[at : at + name_bytes].decode("ascii")] = Stored(begin, size, crc)
         except UnicodeDecodeError:
             return None
         at += name_bytes + extra + comment
-    return entries if entries and at == end and len(entries) == count else None
+    return entries if entries and at == len(directory) and len(entries) == count else None
 
 
 def _directory(data: memoryview) -> tuple[int, int, int]:

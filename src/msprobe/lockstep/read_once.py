@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from typing import Any
 
-from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
 #: So many bytes of the last arrays that were asked for are kept.
@@ -55,8 +53,5 @@ class ReadOnce:
             self._bytes = 0
 
     def _key(self, name: str) -> Any:
-        try:
-            status = os.stat(self._part.tensor_path(name))
-        except (MsprobeError, OSError):
-            return name
-        return (status.st_dev, status.st_ino) if status.st_ino else name
+        place = self._part.tensor_place(name)
+        return name if place is None or not place[1] else place

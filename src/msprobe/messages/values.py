@@ -107,6 +107,11 @@ MESSAGES: tuple[Message, ...] = (
         "{call} 的 {slot} 是 {candidate}，标杆侧是 {reference}",
     ),
     Message(
+        "D230", "parameter-moved", "kind:structure", "slot call parameter",
+        '{slot} of {call} is "{parameter}" with its elements in a different order than in the reference, as of a transpose',
+        '{call} 的 {slot} 是“{parameter}”，但元素顺序与标杆侧不同，例如经过转置',
+    ),
+    Message(
         "D222", "replaced-write", "kind:structure", "call other_call more",
         "the candidate calls {call} where the reference calls {other_call}, on the same tensors{more}; both change state that is kept for the next step, and leave different values in it",
         "对同样的张量，待比对侧调用 {call}，标杆侧调用的是 {other_call}{more}；两者都改变保留到下一个 step 的状态，留下的值不同",

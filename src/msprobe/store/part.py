@@ -156,21 +156,26 @@ class DumpPart:
         is a path (of mindstudio-probe 8.1.1): dumps are moved, and a name from a file leads nowhere else. Raises
         InvalidInputError for a name that would.
         """
+        return Path(self._tensor_file(data_name))
+
+    def _tensor_file(self, data_name: str) -> str:
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
         if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):
             raise InvalidInputError(said("tensor-file-name-wrong", self.path, _shown(data_name)))
-        path = self._tensor_folder / data_name
+        path = self._tensor_folder + data_name
         if os.path.islink(path):
             links.check_link(path, self._root)
         return path
 
     @cached_property
-    def _tensor_folder(self) -> Path:
-        """Where the files of values are. Raises InvalidInputError if that is a link that leads out of the dump."""
+    def _tensor_folder(self) -> str:
+        """Where the files of values are, with a separator at its end. Raises InvalidInputError if that is a link that
+        leads out of the dump.
+        """
         folder = self.folder / layout.TENSOR_FOLDER
         links.check_link(folder, self._root)
-        return folder
+        return os.path.join(folder, "")
 
     @cached_property
     def _root(self) -> Path:
@@ -178,22 +183,32 @@ class DumpPart:
         real = self.folder.resolve()
         return real.parent.parent if _STEP.fullmatch(real.parent.name) else real
 
-    def _path_inside(self, given: str) -> Path:
+    def _path_inside(self, given: str) -> str:
         """The file of a name that is a path: by its last part where that is beside, else where it says, if that is in
         the folder of the dump.
         """
         name = given.rpartition("/")[2]
-        if name not in ("", ".", "..") and (beside := self.tensor_path(name)).is_file():
+        if name not in ("", ".", "..") and os.path.isfile(beside := self._tensor_file(name)):
             return beside
         if os.path.isabs(given) and is_inside(self.folder, given):
-            return Path(os.path.realpath(given))
+            return os.path.realpath(given)
         raise InvalidInputError(
             said("tensor-file-outside", self.path, _shown(given), self.folder / layout.TENSOR_FOLDER)
         )
 
     def has_tensor(self, data_name: str) -> bool:
         """True if the values were written; an interrupted dump may name files that were on their way."""
-        return self.tensor_path(data_name).is_file()
+        return os.path.isfile(self._tensor_file(data_name))
+
+    def tensor_place(self, data_name: str) -> tuple[int, int] | None:
+        """The file of the values named ``data_name``, by its device and number there: equal tensors of a dump are one
+        file of several names. None where there is no such file.
+        """
+        try:
+            status = os.stat(self._tensor_file(data_name))
+        except (MsprobeError, OSError, ValueError):
+            return None
+        return status.st_dev, status.st_ino
 
     def array(self, data_name: str, room: Room | None = None) -> Any:
         """The values named ``data_name`` as an array of numpy; None where they cannot be read, as ``unread`` says.
@@ -205,7 +220,7 @@ class DumpPart:
         if data_name == "-1":
             return None  # the word of mindstudio-probe for a tensor that it did not write
         try:
-            return read_values(self.tensor_path(data_name), room=room).array
+            return read_values(self._tensor_file(data_name), room=room).array
         except (MsprobeError, OSError):
             self.unread.setdefault(data_name)
             return None

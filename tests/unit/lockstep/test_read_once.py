@@ -17,8 +17,9 @@ class Part:
         self.folder = folder
         self.read: list[str] = []
 
-    def tensor_path(self, name: str) -> Path:
-        return self.folder / name
+    def tensor_place(self, name: str) -> tuple[int, int] | None:
+        path = self.folder / name
+        return (path.stat().st_dev, path.stat().st_ino) if path.exists() else None
 
     def array(self, name: str) -> Any:
         self.read.append(name)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from msprobe.diagnose.differences.tensor_pass import ComparedTensors, TensorPass, digest_of, dot, values_difference
-from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 
 if TYPE_CHECKING:
@@ -46,8 +44,7 @@ class TensorFiles:
         return None if first is None or other is None else (first.ravel(), other.ravel())
 
     def _measure(self, left: str, right: str) -> ComparedTensors | None:
-        places = _place(self._parts[0], left), _place(self._parts[1], right)
-        first, other = places
+        first, other = self._parts[0].tensor_place(left), self._parts[1].tensor_place(right)
         if first is None or other is None:
             self.values(left, right)  # which notes that they could not be read
             return None
@@ -81,11 +78,3 @@ def digest_of_file(part: DumpPart, name: str, room: Room) -> tuple[str, int] | N
     """
     array = part.array(name, room)
     return None if array is None else (digest_of(flat(array)), array.size)
-
-
-def _place(part: DumpPart, name: str) -> _Place | None:
-    try:
-        status = os.stat(part.tensor_path(name))
-    except (MsprobeError, OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino

@@ -12,14 +12,16 @@ from typing import Any
 
 from msprobe.messages import said
 
-#: Elements of a piece: three of them stay in the cache, and calling numpy costs little beside them.
-_PIECE = 1 << 16
+#: Bytes of a piece: two of them stay in the cache, and calling numpy costs little beside them.
+_PIECE_BYTES = 1 << 19
 #: No library starts threads for an inner product of so many, which cost more than they save.
 _ROW = 1 << 13
 #: Sums of squares in single precision within these are right to some 1e-6.
 _LEAST, _GREATEST = 1e-20, 1e30
 #: Sums of squares of the same elements in another order, and the square of the distance of what is apart by rounding.
 _SAME_SIZE, _ROUNDING = 1e-4, 1e-10
+#: The square of a distance below which two tensors have one size to some 1e-6, as right as their sums are.
+_ONE_SIZE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,29 @@ def digest_of(flat: Any) -> str:
     import numpy as np
     from xxhash import xxh3_64
 
-    digest = xxh3_64()
+    digest, step = xxh3_64(), _piece_of(flat.dtype)
     with np.errstate(all="ignore"):  # some NaN make the processor say so when anything is added to them
-        for start in range(0, flat.size, _PIECE):
-            piece = flat[start : start + _PIECE]
-            if flat.dtype.kind in "fc":
-                piece = piece + 0.0
-            digest.update(piece.view(np.uint8).data)
+        for start in range(0, flat.size, step):
+            digest.update(_with_one_zero(flat[start : start + step]).view(np.uint8).data)
     return _word(digest)
+
+
+def _piece_of(dtype: Any) -> int:
+    """How many elements are a piece."""
+    return max(1, _PIECE_BYTES // int(dtype.itemsize))
+
+
+def _with_one_zero(piece: Any) -> Any:
+    """A piece with one zero for both; the piece itself where it has no negative one."""
+    import numpy as np
+
+    if piece.dtype.kind not in "fc":
+        return piece
+    if piece.dtype.char in "fd":  # of all bits read as integers, those of the negative zero are the least
+        bits = piece.view(np.int32 if piece.dtype.char == "f" else np.int64)
+        if bits.min() != np.iinfo(bits.dtype).min:
+            return piece
+    return piece + piece.dtype.type(0)
 
 
 class TensorPass:
@@ -98,38 +115,35 @@ class TensorPass:
         import numpy as np
         from xxhash import xxh3_64
 
-        size, zero = left.size, left.dtype.type(0)
+        size, step = left.size, _piece_of(left.dtype)
         if left.dtype not in self._rooms:
-            self._rooms[left.dtype] = (*(np.empty(_PIECE, left.dtype) for _ in range(3)), np.empty(_PIECE, bool))
-        room_a, room_b, room_apart, room_other = self._rooms[left.dtype]
+            self._rooms[left.dtype] = np.empty(step, left.dtype), np.empty(step, bool)
+        room_apart, room_other = self._rooms[left.dtype]
         mine = xxh3_64()
         theirs, sums = None, _Sums()
         equal: list[int] = []
         with np.errstate(all="ignore"):
-            for start in range(0, size, _PIECE):
-                ours, two = left[start : start + _PIECE], right[start : start + _PIECE]
-                length = ours.size
-                other = np.not_equal(ours, two, out=room_other[:length])
+            for start in range(0, size, step):
+                a, b = left[start : start + step], right[start : start + step]
+                other = np.not_equal(a, b, out=room_other[: a.size])
                 count = int(np.count_nonzero(other))
-                a = np.add(ours, zero, out=room_a[:length])  # both zeros are one number
                 if theirs is None and count:
                     theirs = mine.copy()
-                mine.update(a)
+                digested = _with_one_zero(a)
+                mine.update(digested)
                 if not count:
                     equal.append(start)
                     if theirs is not None:
-                        theirs.update(a)
+                        theirs.update(digested)
                     continue
-                b = np.add(two, zero, out=room_b[:length])
                 assert theirs is not None
-                theirs.update(b)
+                theirs.update(_with_one_zero(b))
                 sums.note(start, count, a, b, other)
-                apart = np.subtract(a, b, out=room_apart[:length])
-                sums.add(a, b, apart)
+                sums.add(a, b, np.subtract(a, b, out=room_apart[: a.size]))
             if theirs is None:
                 return ComparedTensors((_word(mine), _word(mine)), (size, size), 0.0)
             for start in equal:
-                sums.add_equal(left[start : start + _PIECE])
+                sums.add_equal(left[start : start + step])
         digests = _word(mine), _word(theirs)
         detail = sums.detail(size) if sums.is_finite else None
         return ComparedTensors(digests, (size, size), sums.delta(), detail)
@@ -153,7 +167,7 @@ class _Sums:
         """That elements of a piece differ, where ``other`` says so."""
         if self.first < 0:
             place = int(other.argmax())
-            self.first, self.first_values = start + place, (float(a[place]), float(b[place]))
+            self.first, self.first_values = start + place, (float(a[place]) + 0.0, float(b[place]) + 0.0)
         # Where all differ, or the last does, nothing is searched: backwards, numpy copies what it searches.
         self.last = start + (other.size - 1 if other[-1] else other.size - 1 - int(other[::-1].argmax()))
         self.count += count
@@ -162,15 +176,16 @@ class _Sums:
 
     def add(self, a: Any, b: Any, apart: Any) -> None:
         """A piece of both, and their difference."""
-        squares = [_square(piece) for piece in (a, b, apart)]
+        mine, difference = _square(a), _square(apart)
+        theirs = mine if difference <= _ONE_SIZE * mine else _square(b)
         if all(
             _LEAST < square < _GREATEST or (not square and not piece.any())
-            for square, piece in zip(squares, (a, b, apart), strict=True)
+            for square, piece in ((mine, a), (theirs, b), (difference, apart))
         ):
             self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
         else:
-            squares = self._in_double(a, b)
-        for index, square in enumerate(squares):
+            mine, theirs, difference = self._in_double(a, b)
+        for index, square in enumerate((mine, theirs, difference)):
             self.squares[index] += square
 
     def add_equal(self, a: Any) -> None:
@@ -181,7 +196,7 @@ class _Sums:
         self.squares[0] += square
         self.squares[1] += square
 
-    def _in_double(self, a: Any, b: Any) -> list[float]:
+    def _in_double(self, a: Any, b: Any) -> tuple[float, float, float]:
         import numpy as np
 
         a, b = a.astype(np.float64), b.astype(np.float64)
@@ -190,11 +205,11 @@ class _Sums:
         if not self.is_finite:
             if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
                 self.is_unlike = True
-                return [0.0, 0.0, 0.0]
+                return 0.0, 0.0, 0.0
             a, b = a[finite], b[finite]
         apart = a - b
         self.largest = max(self.largest, float(np.abs(apart).max(initial=0.0)))
-        return [_square(piece) for piece in (a, b, apart)]
+        return _square(a), _square(b), _square(apart)
 
     def delta(self) -> float:
         """The relative distance."""
@@ -265,7 +280,7 @@ def _square(piece: Any) -> float:
     if rows:
         head = piece[:full]
         products = np.matmul(head.reshape(rows, 1, _ROW), head.reshape(rows, _ROW, 1))
-        total += float(products.sum(dtype=np.float64))
+        total += float(np.add.reduce(products, axis=None, dtype=np.float64))
     return total
 
 

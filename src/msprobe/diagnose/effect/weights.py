@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.steps import optimizer
@@ -10,6 +11,7 @@ from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.store.rows import number_of
 
 
 def equal_weights(judged: Iterable[Judged], comparer: Comparer) -> dict[str, bool]:
@@ -31,6 +33,23 @@ def equal_weights(judged: Iterable[Judged], comparer: Comparer) -> dict[str, boo
                 if is_tensor(left) and is_tensor(right):
                     equal.setdefault(name, not comparer.leaf(name, left, right))
     return equal
+
+
+def weights_in_order(judged: Iterable[Judged]) -> frozenset[str]:
+    """The parameters of which both sides recorded at the beginning of the step, by a digest or a row, in which order
+    their elements are.
+    """
+    return frozenset(
+        parameter_name(call.event, slot)
+        for call in judged
+        if call.event.is_module and call.event.direction == "forward"
+        for slot, leaf in call.event.parameters()
+        if _shows_order(leaf) and _shows_order(dict(call.partner.parameters()).get(slot))
+    )
+
+
+def _shows_order(leaf: Any) -> bool:
+    return is_tensor(leaf) and ("digest" in leaf or "md5" in leaf or number_of(leaf) >= 0)
 
 
 def weights_taken(timeline: Timeline, makers: Producers) -> set[str]:

@@ -27,7 +27,7 @@ from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
-from msprobe.diagnose.effect.weights import equal_weights
+from msprobe.diagnose.effect.weights import equal_weights, weights_in_order
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -118,6 +118,11 @@ class StepFacts:
     def equal_weights(self) -> Mapping[str, bool]:
         """Of each parameter that both sides recorded by its name: is it the same on both?"""
         return equal_weights(self.judged.values(), self.comparer)
+
+    @cached_property
+    def weights_in_order(self) -> frozenset[str]:
+        """The parameters of which both sides recorded in which order their elements are."""
+        return weights_in_order(self.judged.values())
 
     @cached_property
     def buffer_names(self) -> frozenset[str]:

@@ -31,8 +31,10 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
     known = scene.equal_weights
     differing = next((name for name in names if known.get(name) is False), None)
     here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    # What an optimizer recorded of a weight does not say the order of its elements.
-    another = not set(here) & set(there) and all(known.get(name) for name in names)
+    another = all(known.get(name) for name in names)
+    if set(here) & set(there):
+        # The same parameter, from which a side has moved elements: statistics of it alone do not say their order.
+        another &= scene.weights_in_order.issuperset(names)
     if differing is None and another and not scene.comparer.crossing:
         trains = any(is_tensor(leaf) and leaf.get("requires_grad") is True for _, leaf in judged.event.outputs())
         writes = writes_in_place(judged.event.stem)
@@ -74,13 +76,16 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     """
     event = judged.event
     here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
-    text = said(
-        "different-parameter-used",
-        difference.slot,
-        event.name,
-        _named(here, difference.left),
-        _named(there, difference.right),
-    )
+    if common := [name for name in here if name in there]:
+        text = said("parameter-moved", difference.slot, event.name, common[0])
+    else:
+        text = said(
+            "different-parameter-used",
+            difference.slot,
+            event.name,
+            _named(here, difference.left),
+            _named(there, difference.right),
+        )
     taken = weights_taken(scene.pairing.candidate, scene.makers)
     others = weights_taken(scene.pairing.reference, scene.other_makers)
     unused, more = sorted(others - taken), sorted(taken - others)

@@ -52,7 +52,10 @@ class RecordedTensor(dict[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key, value)
-        self._work_out()
+        if key == "digest":  # of the facts, it is in these two
+            self.plain, self.fingerprint = False, _fingerprint(self, self.statistics, self.count)
+        else:
+            self._work_out()
 
     def __reduce__(self) -> tuple[type[RecordedTensor], tuple[dict[str, Any]]]:
         """A copy, or one in another process, works out what it is asked."""
