@@ -167,6 +167,11 @@ MESSAGES: tuple[Message, ...] = (
         "{call} 处几乎并列：由舍入决定选哪个 token（{token}）；候选值的相对差异为 {difference:.2g}。此后的 token 可能仅因此而不同",
     ),
     Message(
+        "D231", "computed-beyond-all-before", "cause:between", "slot call how where",
+        "{slot} of {call} differs{how}, by more than everything recorded before explains: it is computed {where}. Record level mix to see the call",
+        "{call} 的 {slot} 不同{how}，超出此前采集的一切所能解释的范围：它{where}计算得出。请以 level mix 采集以看到具体调用",
+    ),
+    Message(
         "D303", "computed-between-modules", "cause:between", "slot call how where",
         "{slot} of {call} differs{how}, while everything recorded before agrees: it is computed {where}. Record level mix to see the call",
         "{call} 的 {slot} 不同{how}，而此前采集的全部一致：它{where}计算得出。请以 level mix 采集以看到具体调用",

@@ -315,7 +315,6 @@ WORDS: dict[str, str] = {
     "weights": "权重",
     "states that modules keep": "模块保留的状态",
     "different from the reference": "与标杆侧不同",
-    "in the forward pass of the model itself, between its modules": "在模型自身的前向中、各模块之间",
     "before the first step": "在第一个 step 之前",
     "at the beginning of this step": "在本 step 开始时",
     "where it is used again in this step": "在本 step 中再次使用时",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
+from msprobe.diagnose.measured.modules import MODULE
 from msprobe.diagnose.measured.node import DOUBT, FEW_ELEMENTS, ROUNDED_ONCE, SINGLE, CollectiveInput, Node
 from msprobe.diagnose.measured.nodes import nodes
 from msprobe.diagnose.measured.product_units import UNDECLARED_ROUNDING, product_units
@@ -74,7 +75,7 @@ class Judgement:
     missing, whole numbers that they take differ, or what they are given differs by so much that anything may come out;
     ``blind``: the last of these alone. ``explains_all``: what differs is the result of a call that is explained, or
     (``from_outside``) comes into the step from elsewhere. ``nearest``: the calls that come nearest to their limits, or
-    are beyond them, in the order of execution.
+    are beyond them, in the order of execution. ``explained_taken``: the modules of which it explains what they take.
     ``exchanges``: the collectives on several ranks; ``waiting``: of these, what their own rank does not explain, and
     what the others put in may (:func:`is_settled`).
     """
@@ -87,6 +88,7 @@ class Judgement:
     from_outside: bool = False
     nearest: tuple[Event, ...] = ()
     explained: frozenset[Event] = frozenset()
+    explained_taken: frozenset[Event] = frozenset()
     exchanges: tuple[CollectiveInput, ...] = ()
     waiting: tuple[Unexplained, ...] = ()
 
@@ -125,6 +127,7 @@ def judge_nodes(
     alike = _drawn_alike(nodes_found, units, classes, healthy)
     first: Unexplained | None = None
     explained: list[Event] = []
+    explained_taken: list[Event] = []
     calls = not_judged = blind = unread = 0
     explains_all, from_outside = bool(nodes_found), False
     sizes: list[tuple[float, int, Event]] = []
@@ -148,17 +151,17 @@ def judge_nodes(
             unread += node.excused == _UNREAD
             explains_all &= not node.excused or node.excused in _BESIDE or node.excused == _UNREAD or _is_same(node)
             if not node.excused:
-                explained.append(node.event)
+                (explained_taken if node.is_taken else explained).append(node.event)
             continue
         judged = beyond_limits(node, units, classes, healthy)
         if judged.beyond > -math.inf and node.exchange is None:
             sizes.append((judged.beyond, calls, node.event))
-        if node.exchange is None:
+        if node.exchange is None and node.operation != MODULE:
             together.add(place, node)
         if judged.beyond <= 0.0:
             # Where all rows are the same, they explain no difference that is recorded.
             if any(result.distance or result.is_carried for result in node.results):
-                explained.append(node.event)
+                (explained_taken if node.is_taken else explained).append(node.event)
         elif node.exchange is not None:
             waiting.append(judged)
         elif first is None:
@@ -182,6 +185,7 @@ def judge_nodes(
         from_outside,
         nearest,
         frozenset(explained),
+        frozenset(explained_taken),
         exchanges,
         tuple(waiting[:_MOST_WAITING]),
     )
@@ -233,7 +237,8 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
     for place, node in enumerate(nodes_found):
         if not node.results or node.excused or _is_blind(node):
             continue
-        together.add(place, node)
+        if node.operation != MODULE:
+            together.add(place, node)
         kind = kind_of_call(node)
         size = beyond_limits(node, units, classes).beyond
         if size > 0.0:

@@ -91,6 +91,8 @@ class Node:
     #: Of a random call: all that take tensors draw from the generator of these, which is one for them (empty); each API
     #: that takes none is by itself, as it may draw elsewhere, such as on the host.
     generator: str = ""
+    #: What is judged is what a module takes, and no module gave (:mod:`msprobe.diagnose.measured.modules`).
+    is_taken: bool = False
 
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the

@@ -13,6 +13,7 @@ from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
 from msprobe.diagnose.measured.members import members, name_of_member
+from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Made, Tensors
@@ -69,6 +70,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         calls[event] = _Call(event, partner, given, made_of_it, _members(table, event, partner))
     table.measure()
     run_unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
+    if not any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side):
+        yield from module_nodes(pairing, run_unit)
     made = Made(table)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():

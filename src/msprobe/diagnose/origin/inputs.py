@@ -316,7 +316,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         )
         if not (before and any(leaf.get("requires_grad") is True for leaf in (difference.left, difference.right))):
             return False
-        place, entry = "in the forward pass of the model itself, between its modules", judged.event
+        place, entry = said("between-modules-of-model"), judged.event
         where = said("in-model-before", judged.event.name)
     elif event.index and scene.anything_before(event):
         place, entry = said("between-modules-of", event.parent.name), event.parent

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from msprobe.diagnose.differences.records import Difference
+from msprobe.diagnose.differences.words import ratio_in_words
+from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import MeasuredResult
 from msprobe.diagnose.origin.ledger import Suspect
@@ -19,9 +21,12 @@ from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.messages import said
 
 #: Findings that rest on a distance alone.
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
+#: Those of what a module takes.
+_OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "incoming-gradient-differs"))
 
 
 def look_at_rows(scene: Scene) -> None:
@@ -37,7 +42,10 @@ def look_at_rows(scene: Scene) -> None:
 
     def weigh(suspect: Suspect) -> Suspect | None:
         event = suspect.judged.event if suspect.judged is not None else None
-        if event is None or event not in explained or suspect.finding.kind not in _MEASURED:
+        if event is None or suspect.finding.kind not in _MEASURED:
+            return suspect
+        is_taken = event.is_module and suspect.finding.name in _OF_WHAT_IS_TAKEN
+        if event not in (judgement.explained_taken if is_taken else explained):
             return suspect
         if suspect.finding.kind == "parameter_gradient" and event.direction != "gradient":
             return suspect  # what changed between the backward pass and this call
@@ -74,8 +82,43 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
     worst = max(unexplained.node.results, key=lambda result: replace(unexplained.node, results=(result,)).excess())
     if judged is None or worst.is_bad:
         return  # what is not finite is a fact, which stands already
+    if unexplained.node.is_taken:
+        _name_taken(scene, judged, worst)
+        return
     scene.ledger.take_back(("result", judged.event))
     blame_result(scene, _by_rows(judged, unexplained, worst), matters=True)
+
+
+def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
+    """Say that what a module takes is computed wrongly: no module gave it, and nothing that there was before explains
+    it.
+    """
+    event, around = judged.event, judged.event.parent
+    (inputs, others), _ = answering_slots(event, judged.partner, crossing=False)
+    leaf, other = dict(inputs).get(worst.slot), dict(others).get(worst.slot)
+    difference = Difference(worst.slot, "value", leaf, other, worst.distance)
+    is_backward = event.direction == "backward"
+    if is_backward and scene.ledger.knows(("arriving", event)) and ratio_in_words(leaf, other):
+        return  # a factor of the loss, of which it is said what becomes
+    if around is not None:
+        place, where = said("between-modules-of", around.name), said("in-module-before", around.name, event.name)
+    else:
+        place = said("behind-modules-of-model") if is_backward else said("between-modules-of-model")
+        where = said("in-model-before", event.name)
+    for mark in (("between", around), ("arriving", event)):
+        scene.ledger.take_back(mark)
+    scene.say(
+        ("taken", event),
+        judged,
+        "gradient" if is_backward else "computation",
+        said("computed-beyond-all-before", worst.slot, event.name, scene.how(difference), place),
+        where=where,
+        clear=True,
+        facts=(Because("between"), SeenFact(difference)),
+        entry=around or event,
+        matters=True,
+        difference=difference,
+    )
 
 
 def _by_rows(judged: Judged, unexplained: Unexplained, worst: MeasuredResult) -> Judged:

@@ -40,9 +40,12 @@ def unit_of_types(types: Iterable[str]) -> float:
 
 
 def common_unit(events: Iterable[Event]) -> float:
-    """The rounding unit of the coarsest type that many of these calls give their results in."""
-    units_of_calls = (unit(event.outputs()) for event in events if event.direction == "forward" and event.is_call)
-    return coarsest_of_many(Counter(filter(None, units_of_calls)))
+    """The rounding unit of the coarsest type that many of these calls give their results in; of modules, where
+    no calls were recorded.
+    """
+    passes = [event for event in events if event.direction == "forward"]
+    calls = [event for event in passes if event.is_call] or [event for event in passes if event.is_module]
+    return coarsest_of_many(Counter(filter(None, (unit(event.outputs()) for event in calls))))
 
 
 def coarsest_of_many(counts: Counter[float]) -> float:

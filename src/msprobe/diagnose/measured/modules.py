@@ -1,0 +1,138 @@
+"""Modules, where no calls were recorded (level L0): what each of them takes and gives, against what there was before.
+
+Which calls run in a module, and between the modules in it, is not known: any function of what there was. No part of
+that is further apart, in relation to its size, than the furthest of it, but for the rounding of some calls. What a
+module gives is judged by what it took, its parameters, and what the modules inside it gave; what a module takes, and
+none gave, by what there was in the module around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
+from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps.randomness import is_random
+from msprobe.diagnose.steps.timeline import Event
+
+#: The operation of a node that is a module.
+MODULE = "module"
+#: So many roundings in a row are taken for what runs in a module: their errors add up as the root of it.
+_ROUNDED_IN_MODULE = 4.0
+#: Gradients are sums of what arrives by several ways, of which some cancel out.
+_CANCELLED = {"forward": 1.0, "backward": 2.0}
+
+
+class _Pass(NamedTuple):
+    """A pass of a module on both sides."""
+
+    inputs: Tensors
+    outputs: Tensors
+    parameters: Tensors
+
+
+class _Scope:
+    """What there is in a module pass so far: the furthest of it, in relation to its size, and whether all is known."""
+
+    def __init__(self) -> None:
+        self.apart = 0.0
+        self.is_known = True
+        self.is_empty = True
+
+    def add(self, table: DeviationTable, tensors: Tensors) -> None:
+        self.is_empty &= not tensors.places
+        for is_floating, place in zip(tensors.units, tensors.places, strict=True):
+            deviation = table.of(place)
+            if not is_floating:
+                self.is_known &= deviation.kind == "exact"
+            elif not deviation.is_known:
+                self.is_known = False
+            elif deviation.norm:
+                self.apart = max(self.apart, min(deviation.distance / deviation.norm, ENDLESS))
+
+    def take_over(self, other: _Scope) -> None:
+        self.apart = max(self.apart, other.apart)
+        self.is_known &= other.is_known
+        self.is_empty &= other.is_empty
+
+
+def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
+    """The passes of all modules that both sides made, in the candidate's order of execution. ``unit``: of the run."""
+    if unit <= SINGLE:
+        return  # statistics are no coarser than the sums of rows there
+    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
+    passes: dict[Event, _Pass] = {}
+    for event in pairing.candidate:
+        partner = pairing.partner.get(event)
+        if partner is not None and event.is_module and event.direction in ("forward", "backward"):
+            passes[event] = _Pass(
+                table.note(event.inputs(), partner.inputs()),
+                table.note(event.outputs(), partner.outputs()),
+                table.note(event.parameters(), partner.parameters()),
+            )
+    table.measure()
+    yield from _Modules(pairing, table, passes, unit).nodes()
+
+
+class _Modules:
+    """Goes through the passes of a step."""
+
+    def __init__(self, pairing: Pairing, table: DeviationTable, passes: dict[Event, _Pass], unit: float) -> None:
+        self._pairing, self._table, self._passes, self._unit = pairing, table, passes, unit
+        #: By the pass around them, of what was given inside it so far, in each direction.
+        self._given: dict[tuple[Event | None, str], _Scope] = {}
+        self._places: set[int] = set()
+
+    def nodes(self) -> Iterator[Node]:
+        """See :func:`module_nodes`."""
+        for event, tensors in self._passes.items():
+            around = self._scope(event.parent, event.direction)
+            yield from self._node(event, tensors.inputs, around, is_taken=True)
+            inside = self._scope(event, event.direction)
+            yield from self._node(event, tensors.outputs, inside, is_taken=False)
+            self._given.setdefault((event.parent, event.direction), _Scope()).add(self._table, tensors.outputs)
+            self._places.update(tensors.outputs.places)
+
+    def _scope(self, event: Event | None, direction: str) -> _Scope:
+        """What there is in a pass: what it takes, its parameters, what the modules in it have given; going back, what
+        there was in the forward pass as well.
+        """
+        scope = _Scope()
+        forward = self._pairing.candidate.forward_of(event) if event is not None and direction == "backward" else event
+        for passed, way in ((event, direction), (forward, "forward")):
+            if passed in self._passes:
+                tensors = self._passes[passed]
+                scope.add(self._table, tensors.inputs)
+                scope.add(self._table, tensors.parameters)
+                if way != direction:
+                    scope.add(self._table, tensors.outputs)
+            if (passed, way) in self._given:
+                scope.take_over(self._given[passed, way])
+        return scope
+
+    def _node(self, event: Event, tensors: Tensors, scope: _Scope, is_taken: bool) -> Iterator[Node]:
+        """``is_taken``: the tensors are what the pass takes, of which a module before it may have given some."""
+        results: list[MeasuredResult] = []
+        is_known = scope.is_known and (is_taken or tensors.is_same)
+        for slot, is_floating, place in zip(tensors.slots, tensors.units, tensors.places, strict=True):
+            deviation = self._table.of(place)
+            if not is_floating or (is_taken and (deviation.kind == "exact" or place in self._places)):
+                continue
+            if not deviation.is_known:
+                is_known = False
+                continue
+            distance = min(deviation.distance / deviation.norm, ENDLESS) if deviation.norm else 0.0
+            given = _CANCELLED[event.direction] * scope.apart
+            results.append(
+                MeasuredResult(slot, distance, 0.0, given, 0.0, deviation.count, False, units=_ROUNDED_IN_MODULE**0.5)
+            )
+        if not results or (is_taken and scope.is_empty):
+            if results:
+                yield Node(event, MODULE, event.direction, self._unit, (), "", from_outside=True)
+            return
+        excused = "" if is_known else "arguments"
+        if is_random(event):
+            excused = "random arguments"
+        yield Node(event, MODULE, event.direction, self._unit, tuple(results), "", excused, is_taken=is_taken)
