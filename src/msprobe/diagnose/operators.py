@@ -7,6 +7,8 @@ the most careful model of rounding. So a missing name costs sharpness, never a f
 
 from __future__ import annotations
 
+import re
+
 #: They move values and compute nothing: what comes out has the bits of what went in.
 MOVES = frozenset(
     """
@@ -155,6 +157,18 @@ SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten ident
 LAYERS_BEGIN = frozenset("matmul conv1d conv2d conv3d".split())
 #: All that a layer may be named after.
 KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))
+_BY_LAYER = {word.replace("_", ""): word for word in KNOWN}
+_RANKS = re.compile(r"[123]d$")
+
+
+def operator_of_layer(layer: str) -> str:
+    """What a layer of this class computes: ``layer_norm`` of ``LayerNorm``; its name in small letters where that is not
+    known.
+    """
+    name = layer.lower()
+    tries = (name, name.removesuffix("loss"), _RANKS.sub("", name))
+    return next((_BY_LAYER[word] for word in tries if word in _BY_LAYER), name)
+
 
 # ------------------------------------------------------------ asked by the judge of rows (msprobe.diagnose.measured)
 

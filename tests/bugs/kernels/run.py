@@ -1,13 +1,15 @@
 """Score a judge on wrong kernels behind other kernels.
 
     python -m tests.bugs.kernels.run [--precision float32,bfloat16] [--networks decoder] [--keep DIR] [--judge today]
-        [--noise N|jitter]
+        [--noise N|jitter] [--level L0]
 
 Prints, for each precision, how many wrong kernels are detected, how many of them are named first exactly (the record
 whose result differs first from the same device without the fault), how many healthy devices are said to diverge, and
 how many calls the judge could not judge. ``--each`` prints an answer a line, ``--keep`` keeps the recordings for the
-next time. ``--noise N``: the verdict knows a second healthy run, of the device that comes N places after the
-candidate's, or (``jitter``) of the reference's device, recorded with ``--jitter``.
+next time. ``--level L0``: the same recordings without the records of calls, and named first is the module that the
+wrong call runs in; faults that no module shows are left out. ``--noise N``: the verdict knows a second healthy run, of
+the device that comes N places after the candidate's, or (``jitter``) of the reference's device, recorded with
+``--jitter``.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import time
 import warnings
 from pathlib import Path
 
+from .coarse import Coarse, coarse_pairs
 from .judges import BesideHealthy, Judge, Measured, Score, today
 from .looked import SecondLook
 from .networks import ALL, NETWORKS, PRECISIONS
@@ -41,6 +44,7 @@ def main() -> None:
         metavar="N",
         help="with a healthy run of the N-th device after this one, or with jitter",
     )
+    parser.add_argument("--level", choices=("mix", "L0"), default="mix", help="of the dumps that are compared")
     parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
     parser.add_argument("--each", action="store_true", help="print each answer, too")
     chosen = parser.parse_args()
@@ -56,8 +60,11 @@ def main() -> None:
             judge: Judge = look or (today if chosen.judge == "today" else Measured(precision, cache))
             if chosen.noise is not None:
                 judge = BesideHealthy(cache, chosen.noise)
+            if chosen.level == "L0":
+                judge = Coarse()
             for network in chosen.networks.split(","):
-                for pair in every_pair(network, precision, cache):
+                pairs = every_pair(network, precision, cache)
+                for pair in pairs if chosen.level == "mix" else coarse_pairs(pairs, cache):
                     answer = judge(pair)
                     word = score.add(pair, answer)
                     if chosen.each:

@@ -16,9 +16,9 @@ _UNITS = 32.0
 _TYPES = (torch.float32, torch.bfloat16)
 #: Each rewriting in one of the types; in the other one where there is time.
 _EVERY = [(name, _TYPES[number % 2]) for number, name in enumerate(TABLE)]
-#: Of the blocks of public models, which have one way through lockstep, a few.
+#: Of the blocks of public models, which have one way through lockstep, a few, and one that transposes a weight.
 _BLOCKS = [one for one in _EVERY if getattr(TABLE[one[0]].part, "__module__", "") == "rewritings.blocks"]
-_USUAL = [one for one in _EVERY if one not in _BLOCKS or one in _BLOCKS[::4]]
+_USUAL = [one for one in _EVERY if one not in _BLOCKS or one in _BLOCKS[::4] or one[0] == "LowRank"]
 _FURTHER = [(name, _TYPES[(number + 1) % 2]) for number, name in enumerate(TABLE)]
 _FURTHER += [one for one in _EVERY if one not in _USUAL]
 #: Bugs of the sorts that a rewriting could hide, and what one of the findings is about.

@@ -39,6 +39,8 @@ class Deviation:
     #: As many elements of one size would have the sums of squares that the blocks have: fewer than ``count`` where a
     #: few blocks hold most of it, and errors average out less. ``count`` where there are no errors.
     alike: float = 0.0
+    #: So many elements are zero, at least, on both sides.
+    zeros: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -57,8 +59,8 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     # One by one: most pairs are few, and a package of arrays takes longer to import than a thousand of them.
     if ours is None or other is None:
         return UNKNOWN
-    total, squares, signed, blocks, most, least, _, out = ours
-    their_total, their_squares, their_signed, their_blocks, their_most, their_least, _, their_out = other
+    total, squares, signed, blocks, most, least, zeros, out = ours
+    their_total, their_squares, their_signed, their_blocks, their_most, their_least, their_zeros, their_out = other
     if not (0.0 <= squares < _LARGEST**2 and 0.0 <= their_squares < _LARGEST**2):
         return UNKNOWN  # also what no recorder writes: a file of rows may be anybody's
     norm, its_norm = math.sqrt(squares), math.sqrt(their_squares)
@@ -80,7 +82,8 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     coherent = math.hypot(norm - its_norm, sum_difference, math.dist(blocks, their_blocks)) / math.sqrt(2 + filled)
     if not (distance < _LARGEST and coherent < _LARGEST):
         return UNKNOWN
-    return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike)
+    zeros = min(zeros, their_zeros)
+    return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike, zeros)
 
 
 @lru_cache(4096)

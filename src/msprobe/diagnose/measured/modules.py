@@ -8,9 +8,14 @@ none gave, by what there was in the module around it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from msprobe.compare.name_table import layer_name
+from msprobe.diagnose import operators
+from msprobe.diagnose.measured import scales
+from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
@@ -23,6 +28,8 @@ MODULE = "module"
 _ROUNDED_IN_MODULE = 4.0
 #: Gradients are sums of what arrives by several ways, of which some cancel out.
 _CANCELLED = {"forward": 1.0, "backward": 2.0}
+#: All elements that they take are in what they give.
+_CHOOSE_NOTHING = scales.PRODUCTS | operators.CENTRING | {"rms_norm", "embedding"}
 
 
 class _Pass(NamedTuple):
@@ -37,7 +44,7 @@ class _Scope:
     """What there is in a module pass so far: the furthest of it, in relation to its size, and whether all is known."""
 
     def __init__(self) -> None:
-        self.apart = 0.0
+        self.apart = self.coherent = 0.0
         self.is_known = True
         self.is_empty = True
 
@@ -51,22 +58,24 @@ class _Scope:
                 self.is_known = False
             elif deviation.norm:
                 self.apart = max(self.apart, min(deviation.distance / deviation.norm, ENDLESS))
+                self.coherent = max(self.coherent, min(deviation.coherent / deviation.norm, ENDLESS))
 
     def take_over(self, other: _Scope) -> None:
         self.apart = max(self.apart, other.apart)
+        self.coherent = max(self.coherent, other.coherent)
         self.is_known &= other.is_known
         self.is_empty &= other.is_empty
 
 
 def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
-    """The passes of all modules that both sides made, in the candidate's order of execution. ``unit``: of the run."""
-    if unit <= SINGLE:
-        return  # statistics are no coarser than the sums of rows there
+    """The passes of all modules that both sides made, and the gradients of their parameters, in the candidate's order
+    of execution. ``unit``: of the run.
+    """
     table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
     passes: dict[Event, _Pass] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
-        if partner is not None and event.is_module and event.direction in ("forward", "backward"):
+        if partner is not None and (event.is_module or event.direction == "gradient"):
             passes[event] = _Pass(
                 table.note(event.inputs(), partner.inputs()),
                 table.note(event.outputs(), partner.outputs()),
@@ -83,15 +92,26 @@ class _Modules:
         self._pairing, self._table, self._passes, self._unit = pairing, table, passes, unit
         #: By the pass around them, of what was given inside it so far, in each direction.
         self._given: dict[tuple[Event | None, str], _Scope] = {}
+        #: By the path of a module, of all its passes.
+        self._by_module: dict[str, _Scope] = {}
         self._places: set[int] = set()
 
     def nodes(self) -> Iterator[Node]:
         """See :func:`module_nodes`."""
         for event, tensors in self._passes.items():
-            around = self._scope(event.parent, event.direction)
-            yield from self._node(event, tensors.inputs, around, is_taken=True)
+            if event.direction == "gradient":
+                yield self._gradient(event, tensors.outputs)
+                continue
+            # Statistics of single precision are no coarser than the sums of rows.
+            is_judged = self._unit > SINGLE and event.direction in ("forward", "backward")
+            if is_judged:
+                around = self._scope(event.parent, event.direction)
+                yield from self._node(event, tensors.inputs, around, is_taken=True)
             inside = self._scope(event, event.direction)
-            yield from self._node(event, tensors.outputs, inside, is_taken=False)
+            if is_judged:
+                yield from self._node(event, tensors.outputs, inside, is_taken=False)
+            inside.add(self._table, tensors.outputs)
+            self._by_module.setdefault(event.parts.path, _Scope()).take_over(inside)
             self._given.setdefault((event.parent, event.direction), _Scope()).add(self._table, tensors.outputs)
             self._places.update(tensors.outputs.places)
 
@@ -101,21 +121,22 @@ class _Modules:
         """
         scope = _Scope()
         forward = self._pairing.candidate.forward_of(event) if event is not None and direction == "backward" else event
-        for passed, way in ((event, direction), (forward, "forward")):
+        for passed, at in ((event, direction), (forward, "forward")):
             if passed in self._passes:
                 tensors = self._passes[passed]
                 scope.add(self._table, tensors.inputs)
                 scope.add(self._table, tensors.parameters)
-                if way != direction:
+                if at != direction:
                     scope.add(self._table, tensors.outputs)
-            if (passed, way) in self._given:
-                scope.take_over(self._given[passed, way])
+            if (passed, at) in self._given:
+                scope.take_over(self._given[passed, at])
         return scope
 
     def _node(self, event: Event, tensors: Tensors, scope: _Scope, is_taken: bool) -> Iterator[Node]:
         """``is_taken``: the tensors are what the pass takes, of which a module before it may have given some."""
         results: list[MeasuredResult] = []
         is_known = scope.is_known and (is_taken or tensors.is_same)
+        leaves = dict(event.inputs() if is_taken else event.outputs())
         for slot, is_floating, place in zip(tensors.slots, tensors.units, tensors.places, strict=True):
             deviation = self._table.of(place)
             if not is_floating or (is_taken and (deviation.kind == "exact" or place in self._places)):
@@ -123,11 +144,8 @@ class _Modules:
             if not deviation.is_known:
                 is_known = False
                 continue
-            distance = min(deviation.distance / deviation.norm, ENDLESS) if deviation.norm else 0.0
-            given = _CANCELLED[event.direction] * scope.apart
-            results.append(
-                MeasuredResult(slot, distance, 0.0, given, 0.0, deviation.count, False, units=_ROUNDED_IN_MODULE**0.5)
-            )
+            operator = "" if is_taken else _operator(event)
+            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator))
         if not results or (is_taken and scope.is_empty):
             if results:
                 yield Node(event, MODULE, event.direction, self._unit, (), "", from_outside=True)
@@ -136,3 +154,53 @@ class _Modules:
         if is_random(event):
             excused = "random arguments"
         yield Node(event, MODULE, event.direction, self._unit, tuple(results), "", excused, is_taken=is_taken)
+
+    def _gradient(self, event: Event, tensors: Tensors) -> Node:
+        """Of matrices: sums over all rows, as the gradients of vectors are, may cancel out."""
+        scope, leaves = self._by_module.get(event.parts.path), dict(event.outputs())
+        results = []
+        if scope is not None and scope.is_known and self._unit > SINGLE:
+            results = [
+                _result(slot, self._table.of(place), leaves[slot], scope, "backward", _operator(event))
+                for slot, place in zip(tensors.slots, tensors.places, strict=True)
+                if len(leaves[slot].get("shape") or []) > 1 and self._table.of(place).is_known
+            ]
+        direction = "backward" if results else "gradient"
+        return Node(event, MODULE if results else "", direction, self._unit, tuple(results), "")
+
+
+def _operator(event: Event) -> str:
+    """What a layer computes, of which no modules inside were recorded; empty for what is none that is known."""
+    layer = layer_name(event.parts.owner) if not event.children else None
+    return operators.operator_of_layer(layer) if layer is not None else ""
+
+
+def _result(
+    slot: str, deviation: Deviation, leaf: dict[str, Any], scope: _Scope, direction: str, operator: str
+) -> MeasuredResult:
+    """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any."""
+    is_product = operator in scales.PRODUCTS
+    cancelled = 1.0 if is_product else _CANCELLED[direction]
+    given = cancelled * scope.apart
+    if direction == "backward" and deviation.zeros and operator not in _CHOOSE_NOTHING:
+        # Some elements were not chosen (a maximum, a limit at zero). Of those about the boundary a share as large as
+        # they are apart changes sides, whose gradients differ by all they are.
+        given = math.hypot(given, math.sqrt(min(scope.apart, 1.0)))
+    distance = coherent = 0.0
+    if deviation.norm:
+        distance = min(deviation.distance / deviation.norm, ENDLESS)
+        coherent = min(deviation.coherent / deviation.norm, ENDLESS)
+    last = (leaf.get("shape") or [1])[-1]
+    return MeasuredResult(
+        slot,
+        distance,
+        coherent,
+        given,
+        cancelled * scope.coherent,
+        deviation.count,
+        False,
+        units=1.0 if is_product else math.sqrt(_ROUNDED_IN_MODULE),
+        # What a row is divided by, or multiplied by, is rounded once for all of it.
+        alone=deviation.count if is_product else max(deviation.count // max(last, 1), 1),
+        alike=deviation.alike,
+    )

@@ -8,7 +8,6 @@ give the same elements another shape or type. A layer whose composition has its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +173,7 @@ def _leave_out_layers(candidate: Timeline, reference: Timeline) -> None:
     for timeline in (candidate, reference):
         for event in timeline:
             if event.is_module and event.key in common and event.direction != "backward":
-                event.layer, event.stem = True, f"Layer.{_word(common[event.key])}"
+                event.layer, event.stem = True, f"Layer.{operators.operator_of_layer(common[event.key])}"
                 event.arrange(inputs=[*event.inputs(), *_averages(event), *_settings(event)])
         inside = {inner for event in timeline if event.is_module and event.key in common for inner in below(event)}
         timeline.leave_out(inside)
@@ -185,17 +184,6 @@ def _layers(timeline: Timeline) -> dict[str, str]:
     return {
         event.key: kind for event in timeline if event.is_module and (kind := layer_name(event.parts.owner)) is not None
     }
-
-
-_WORDS = {word.replace("_", ""): word for word in operators.KNOWN}
-_RANKS = re.compile(r"[123]d$")
-
-
-def _word(layer: str) -> str:
-    """The function that a layer computes: ``layer_norm`` of ``LayerNorm``."""
-    name = layer.lower()
-    tries = (name, name.removesuffix("loss"), _RANKS.sub("", name))
-    return next((_WORDS[word] for word in tries if word in _WORDS), name)
 
 
 def _settings(layer: Event) -> list[Slot]:
