@@ -165,12 +165,13 @@ def _apart(scene: Scene, judged: Judged) -> float:
 
 
 #: What is computed in front of them may as well be computed behind them.
-_EXCHANGED = _REVERSED | operators.SUMS
+_EXCHANGED = _REVERSED | operators.SUMS | operators.PRODUCTS
 
 
 def _goes_on_behind(scene: Scene, judged: Judged) -> bool:
-    """True if a call moves or adds up what it takes, and one side goes on behind it by calls of its own: a norm in
-    front of a permutation or behind it, products before they are added up or after.
+    """True if a call moves, adds up or multiplies what it takes, and one side goes on behind it by calls of its own: a
+    norm in front of a permutation or behind it, products before they are added up or after, a low-rank addition merged
+    into a weight or beside it.
     """
     if operation(judged.event.stem) not in _EXCHANGED:
         return False
