@@ -179,6 +179,8 @@ EXPONENTS = frozenset(
     binary_cross_entropy_with_logits
     """.split()
 )
+#: All elements that they take are in what they give; besides products.
+TAKE_ALL_ELEMENTS = CENTRING | {"rms_norm", "embedding"}
 #: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
 COMPARES_ELEMENTS = frozenset(
     """

@@ -243,7 +243,7 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
         size = beyond_limits(node, units, classes).beyond
         if size > 0.0:
             beyond[kind] = max(size, beyond.get(kind, 0.0))
-        distance, coherent = node.excess(units.get(node.product, 0.0))
+        distance, coherent = node.excess(_product_unit(node, units))
         most = excess.get(kind, (-math.inf, -math.inf))
         excess[kind] = max(distance, most[0]), max(coherent, most[1])
         given[kind] = max(_given(node), given.get(kind, 0.0))
@@ -265,7 +265,7 @@ def beyond_limits(
     """How far a call is beyond its class, and beyond the limits. ``units``: of products in single precision, where not
     that of their type.
     """
-    unit = units.get(node.product, 0.0)
+    unit = _product_unit(node, units)
     (distance, coherent), usual = node.excess(unit, DOUBT), classes.usual(node)
     distance, coherent = distance - usual[0], coherent - usual[1]
     limits, kind = limits_of(node), kind_of_call(node)
@@ -278,6 +278,13 @@ def beyond_limits(
         # arguments and rounding.
         beyond = max(beyond, excess[0] - max(most[0], 0.0) - DOUBT, excess[1] - max(most[1], 0.0) - allowed)
     return Unexplained(node, distance, coherent, beyond)
+
+
+def _product_unit(node: Node, units: Mapping[str, float]) -> float:
+    """To what a call rounds the factors of products; of what is not known to have none, as of any product."""
+    if node.operation == MODULE and not node.product:
+        return max(units.values(), default=0.0)
+    return units.get(node.product, 0.0)
 
 
 def _beyond_both(node: Node, distance: float, coherent: float) -> float:

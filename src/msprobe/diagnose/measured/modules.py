@@ -9,7 +9,8 @@ none gave, by what there was in the module around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from msprobe.compare.name_table import layer_name
@@ -21,6 +22,7 @@ from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance.effective import kind_of
 
 #: The operation of a node that is a module.
 MODULE = "module"
@@ -29,7 +31,7 @@ _ROUNDED_IN_MODULE = 4.0
 #: Gradients are sums of what arrives by several ways, of which some cancel out.
 _CANCELLED = {"forward": 1.0, "backward": 2.0}
 #: All elements that they take are in what they give.
-_CHOOSE_NOTHING = scales.PRODUCTS | operators.CENTRING | {"rms_norm", "embedding"}
+_CHOOSE_NOTHING = scales.PRODUCTS | operators.TAKE_ALL_ELEMENTS
 
 
 class _Pass(NamedTuple):
@@ -94,16 +96,22 @@ class _Modules:
         self._given: dict[tuple[Event | None, str], _Scope] = {}
         #: By the path of a module, of all its passes.
         self._by_module: dict[str, _Scope] = {}
+        #: The paths of the modules that have a parameter, by its place in the table.
+        self._owners: dict[int, set[str]] = {}
+        #: By the path of a module, of its last pass back what arrived, and what it took in the forward pass.
+        self._factors_of_weight: dict[str, tuple[Deviation, ...]] = {}
         self._places: set[int] = set()
 
     def nodes(self) -> Iterator[Node]:
         """See :func:`module_nodes`."""
         for event, tensors in self._passes.items():
+            for place in tensors.parameters.places:
+                self._owners.setdefault(place, set()).add(event.parts.path)
+        for event, tensors in self._passes.items():
             if event.direction == "gradient":
                 yield self._gradient(event, tensors.outputs)
                 continue
-            # Statistics of single precision are no coarser than the sums of rows.
-            is_judged = self._unit > SINGLE and event.direction in ("forward", "backward")
+            is_judged = event.direction in ("forward", "backward")
             if is_judged:
                 around = self._scope(event.parent, event.direction)
                 yield from self._node(event, tensors.inputs, around, is_taken=True)
@@ -111,6 +119,8 @@ class _Modules:
             if is_judged:
                 yield from self._node(event, tensors.outputs, inside, is_taken=False)
             inside.add(self._table, tensors.outputs)
+            if event.direction == "backward":
+                self._factors_of_weight[event.parts.path] = self._factors(event, "weight")
             self._by_module.setdefault(event.parts.path, _Scope()).take_over(inside)
             self._given.setdefault((event.parent, event.direction), _Scope()).add(self._table, tensors.outputs)
             self._places.update(tensors.outputs.places)
@@ -145,7 +155,8 @@ class _Modules:
                 is_known = False
                 continue
             operator = "" if is_taken else _operator(event)
-            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator))
+            factors = self._factors(event, slot) if operator in scales.PRODUCTS else ()
+            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, factors))
         if not results or (is_taken and scope.is_empty):
             if results:
                 yield Node(event, MODULE, event.direction, self._unit, (), "", from_outside=True)
@@ -153,18 +164,45 @@ class _Modules:
         excused = "" if is_known else "arguments"
         if is_random(event):
             excused = "random arguments"
-        yield Node(event, MODULE, event.direction, self._unit, tuple(results), "", excused, is_taken=is_taken)
+        product = "" if is_taken else kind_of(event) or ""
+        yield Node(event, MODULE, event.direction, self._unit, tuple(results), product, excused, is_taken=is_taken)
+
+    def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
+        """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what
+        it took. ``slot``: of the result; ``weight``: of the gradient of that.
+        """
+        forward = self._passes.get(self._pairing.candidate.forward_of(event) or event) or self._passes[event]
+        arriving = self._floating(self._passes[event].inputs)
+        other = self._floating(forward.inputs if slot == "weight" else forward.parameters)
+        return (arriving[0], other[0]) if arriving and other else ()
+
+    def _floating(self, tensors: Tensors) -> list[Deviation]:
+        return [
+            self._table.of(place)
+            for is_floating, place in zip(tensors.units, tensors.places, strict=True)
+            if is_floating
+        ]
 
     def _gradient(self, event: Event, tensors: Tensors) -> Node:
         """Of matrices: sums over all rows, as the gradients of vectors are, may cancel out."""
-        scope, leaves = self._by_module.get(event.parts.path), dict(event.outputs())
+        scope, leaves, path = _Scope(), dict(event.outputs()), event.parts.path
+        # What several modules share gets the sum of what each of them gives.
+        for shared in {path}.union(*(paths for paths in self._owners.values() if path in paths)):
+            if shared in self._by_module:
+                scope.take_over(self._by_module[shared])
+        operator = _operator(event)
+        factors = self._factors_of_weight.get(path, ()) if operator in scales.PRODUCTS else ()
         results = []
-        if scope is not None and scope.is_known and self._unit > SINGLE:
-            results = [
-                _result(slot, self._table.of(place), leaves[slot], scope, "backward", _operator(event))
-                for slot, place in zip(tensors.slots, tensors.places, strict=True)
-                if len(leaves[slot].get("shape") or []) > 1 and self._table.of(place).is_known
-            ]
+        for slot, place in zip(tensors.slots, tensors.places, strict=True):
+            deviation = self._table.of(place)
+            if not scope.is_known or not deviation.is_known or len(leaves[slot].get("shape") or []) < 2:
+                continue
+            result = _result(slot, deviation, leaves[slot], scope, "backward", operator, factors)
+            if factors and self._unit <= SINGLE:
+                # Errors that are the same in all rows, as those of what a norm subtracts, add up.
+                added = scales.summed(operator, "backward", deviation, factors)
+                result = replace(result, given=result.given * math.sqrt(added))
+            results.append(result)
         direction = "backward" if results else "gradient"
         return Node(event, MODULE if results else "", direction, self._unit, tuple(results), "")
 
@@ -176,9 +214,17 @@ def _operator(event: Event) -> str:
 
 
 def _result(
-    slot: str, deviation: Deviation, leaf: dict[str, Any], scope: _Scope, direction: str, operator: str
+    slot: str,
+    deviation: Deviation,
+    leaf: dict[str, Any],
+    scope: _Scope,
+    direction: str,
+    operator: str,
+    factors: Sequence[Deviation],
 ) -> MeasuredResult:
-    """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any."""
+    """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any. ``factors``:
+    of a product.
+    """
     is_product = operator in scales.PRODUCTS
     cancelled = 1.0 if is_product else _CANCELLED[direction]
     given = cancelled * scope.apart
@@ -187,9 +233,10 @@ def _result(
         # they are apart changes sides, whose gradients differ by all they are.
         given = math.hypot(given, math.sqrt(min(scope.apart, 1.0)))
     distance = coherent = 0.0
-    if deviation.norm:
-        distance = min(deviation.distance / deviation.norm, ENDLESS)
-        coherent = min(deviation.coherent / deviation.norm, ENDLESS)
+    # Behind a norm that takes no notice of it, much of a product cancels out.
+    size = max(deviation.norm, scales.norm_of_product(factors[0], factors[1], deviation) if factors else 0.0)
+    if size:
+        distance, coherent = min(deviation.distance / size, ENDLESS), min(deviation.coherent / size, ENDLESS)
     last = (leaf.get("shape") or [1])[-1]
     return MeasuredResult(
         slot,

@@ -98,9 +98,9 @@ class Node:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
         estimated distance, and by what is coherent. Minus infinity where nothing differs. ``doubt``: what is taken off
         the first where what it is compared with is rounding, in bits; where that is an estimate itself, more is, as of
-        the sum of two errors.
+        the sum of two errors. ``product_unit``: what products in it round to, in single precision; 0 where it has none.
         """
-        unit = max(self.unit, product_unit) if self.product and self.unit <= SINGLE else self.unit
+        unit = max(self.unit, product_unit) if self.unit <= SINGLE else self.unit
         worst = coherent = -math.inf
         # A part of a tensor has sums of its own, and no larger distance.
         is_moved = self.direction == "forward" and self.operation in operators.MOVES

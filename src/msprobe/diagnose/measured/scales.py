@@ -47,7 +47,7 @@ def result_scale(
             scale = max(scale, terms if operation not in PRODUCTS else _as_sum_or_product(result, given))
         return scale
     if operation in PRODUCTS and len(given) > 1:
-        return max(scale, _product(given[0], given[1], result))
+        return max(scale, norm_of_product(given[0], given[1], result))
     if operation in operators.SUMS and first.count > result.count:
         terms = first.norm if operation == "sum" else first.norm * result.count / first.count
         return max(scale, terms)
@@ -74,7 +74,7 @@ def _times_other_factor(operation: str, given: Sequence[Deviation], result: Devi
 def _gradient_of_factor(operation: str, result: Deviation, given: Sequence[Deviation], place: int) -> float:
     """The norm of the gradient of one factor: of what arrives times the other. A bias gets the sum of what arrives."""
     other = _other_factor(operation, given, place)
-    return given[0].norm if other is None else _product(given[0], other, result)
+    return given[0].norm if other is None else norm_of_product(given[0], other, result)
 
 
 def _other_factor(operation: str, given: Sequence[Deviation], place: int) -> Deviation | None:
@@ -246,11 +246,11 @@ def _as_sum_or_product(result: Deviation, given: Sequence[Deviation]) -> float:
     arriving = given[0]
     best = 0.0
     for other in given[1:]:
-        best = max(best, _product(arriving, other, result)) if other.count > result.count else best
+        best = max(best, norm_of_product(arriving, other, result)) if other.count > result.count else best
     return best or arriving.norm
 
 
-def _product(first: Deviation, other: Deviation, result: Deviation) -> float:
+def norm_of_product(first: Deviation, other: Deviation, result: Deviation) -> float:
     """The norm of a product of matrices of unrelated elements, each of which sums the root of n_a n_b / n terms."""
     if not (first.count and other.count and result.count):
         return 0.0
