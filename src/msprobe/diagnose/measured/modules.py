@@ -69,9 +69,9 @@ class _Scope:
         self.is_empty &= other.is_empty
 
 
-def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
+def module_nodes(pairing: Pairing, unit: float, is_alone: bool) -> Iterator[Node]:
     """The passes of all modules that both sides made, and the gradients of their parameters, in the candidate's order
-    of execution. ``unit``: of the run.
+    of execution. ``unit``: of the run. ``is_alone``: there is one rank; of several, gradients are sums.
     """
     table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
     passes: dict[Event, _Pass] = {}
@@ -84,16 +84,20 @@ def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
                 table.note(event.parameters(), partner.parameters()),
             )
     table.measure()
-    yield from _Modules(pairing, table, passes, unit).nodes()
+    yield from _Modules(pairing, table, passes, unit, is_alone).nodes()
 
 
 class _Modules:
     """Goes through the passes of a step."""
 
-    def __init__(self, pairing: Pairing, table: DeviationTable, passes: dict[Event, _Pass], unit: float) -> None:
+    def __init__(
+        self, pairing: Pairing, table: DeviationTable, passes: dict[Event, _Pass], unit: float, is_alone: bool
+    ) -> None:
         self._pairing, self._table, self._passes, self._unit = pairing, table, passes, unit
+        self._is_alone = is_alone
         #: By the pass around them, of what was given inside it so far, in each direction.
         self._given: dict[tuple[Event | None, str], _Scope] = {}
+        self._known: dict[tuple[Event, bool], _Scope] = {}
         #: By the path of a module, of all its passes.
         self._by_module: dict[str, _Scope] = {}
         #: The paths of the modules that have a parameter, by its place in the table.
@@ -133,13 +137,19 @@ class _Modules:
         forward = self._pairing.candidate.forward_of(event) if event is not None and direction == "backward" else event
         for passed, at in ((event, direction), (forward, "forward")):
             if passed in self._passes:
-                tensors = self._passes[passed]
-                scope.add(self._table, tensors.inputs)
-                scope.add(self._table, tensors.parameters)
-                if at != direction:
-                    scope.add(self._table, tensors.outputs)
+                scope.take_over(self._own(passed, with_outputs=at != direction))
             if (passed, at) in self._given:
                 scope.take_over(self._given[passed, at])
+        return scope
+
+    def _own(self, event: Event, with_outputs: bool) -> _Scope:
+        """What a pass itself takes (and gives)."""
+        scope = self._known.get((event, with_outputs))
+        if scope is None:
+            scope, tensors = _Scope(), self._passes[event]
+            for side in (tensors.inputs, tensors.parameters, *((tensors.outputs,) if with_outputs else ())):
+                scope.add(self._table, side)
+            self._known[event, with_outputs] = scope
         return scope
 
     def _node(self, event: Event, tensors: Tensors, scope: _Scope, is_taken: bool) -> Iterator[Node]:
@@ -195,7 +205,8 @@ class _Modules:
         results = []
         for slot, place in zip(tensors.slots, tensors.places, strict=True):
             deviation = self._table.of(place)
-            if not scope.is_known or not deviation.is_known or len(leaves[slot].get("shape") or []) < 2:
+            is_known = self._is_alone and scope.is_known and deviation.is_known
+            if not is_known or len(leaves[slot].get("shape") or []) < 2:
                 continue
             result = _result(slot, deviation, leaves[slot], scope, "backward", operator, factors)
             if factors and self._unit <= SINGLE:
