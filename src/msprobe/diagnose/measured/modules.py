@@ -69,9 +69,9 @@ class _Scope:
         self.is_empty &= other.is_empty
 
 
-def module_nodes(pairing: Pairing, unit: float, is_alone: bool) -> Iterator[Node]:
+def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
     """The passes of all modules that both sides made, and the gradients of their parameters, in the candidate's order
-    of execution. ``unit``: of the run. ``is_alone``: there is one rank; of several, gradients are sums.
+    of execution. ``unit``: of the run.
     """
     table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
     passes: dict[Event, _Pass] = {}
@@ -84,17 +84,16 @@ def module_nodes(pairing: Pairing, unit: float, is_alone: bool) -> Iterator[Node
                 table.note(event.parameters(), partner.parameters()),
             )
     table.measure()
-    yield from _Modules(pairing, table, passes, unit, is_alone).nodes()
+    yield from _Modules(pairing, table, passes, unit).nodes()
 
 
 class _Modules:
     """Goes through the passes of a step."""
 
-    def __init__(
-        self, pairing: Pairing, table: DeviationTable, passes: dict[Event, _Pass], unit: float, is_alone: bool
-    ) -> None:
+    def __init__(self, pairing: Pairing, table: DeviationTable, passes: dict[Event, _Pass], unit: float) -> None:
         self._pairing, self._table, self._passes, self._unit = pairing, table, passes, unit
-        self._is_alone = is_alone
+        # Gradients of several ranks may be sums of what these give.
+        self._is_alone = all(side.part.ours.get("world", 1) == 1 for side in (pairing.candidate, pairing.reference))
         #: By the pass around them, of what was given inside it so far, in each direction.
         self._given: dict[tuple[Event | None, str], _Scope] = {}
         self._known: dict[tuple[Event, bool], _Scope] = {}

@@ -71,7 +71,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     table.measure()
     run_unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
     if not any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side):
-        yield from module_nodes(pairing, run_unit, is_alone)
+        yield from module_nodes(pairing, run_unit)
         return
     made = Made(table)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
