@@ -128,3 +128,28 @@ def test_a_mistake_inside_a_module_or_between_modules_is_named(form: str, precis
 def test_what_is_written_otherwise_agrees(form: str, precision: str, tmp_path: Path) -> None:
     for number, forms in enumerate(((form, ""), ("", form))):
         assert verdict_of(tmp_path / str(number), forms, precision).status == "agree"
+
+
+def dropping(seed: int, precision: str) -> Callable[[], Training]:
+    def build() -> Training:
+        layers = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Dropout(0.1), nn.Linear(WIDTH, VOCABULARY)
+        model = nn.Sequential(*layers).to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+        def step(number: int) -> None:
+            tokens = torch.randint(0, VOCABULARY, (4, LENGTH + 1), generator=torch.Generator().manual_seed(number))
+            torch.manual_seed(seed)
+            optimizer.zero_grad()
+            F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
+            optimizer.step()
+
+        return model, step
+
+    return build
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_layer_that_draws_otherwise_is_called_so(precision: str, tmp_path: Path) -> None:
+    verdict = compare_trainings(tmp_path, dropping(1, precision), dropping(2, precision), level="L0")
+    first = verdict.findings[0]
+    assert (first.name, first.entry) == ("random-numbers-differ", "Module.2.Dropout.forward.0")

@@ -20,7 +20,6 @@ from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.effective import kind_of
 
@@ -171,8 +170,6 @@ class _Modules:
                 yield Node(event, MODULE, event.direction, self._unit, (), "", from_outside=True)
             return
         excused = "" if is_known else "arguments"
-        if is_random(event):
-            excused = "random arguments"
         product = "" if is_taken else kind_of(event) or ""
         yield Node(event, MODULE, event.direction, self._unit, tuple(results), product, excused, is_taken=is_taken)
 

@@ -15,7 +15,7 @@ from msprobe.diagnose.origin.argument import blame_argument
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.randomness import is_random
+from msprobe.diagnose.steps.randomness import is_random, is_random_layer
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.judge import Judged
@@ -173,7 +173,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     elif event.direction == "gradient":
         kind = "parameter_gradient"
         text, cause = _gradient_report(scene, event, first)
-    elif is_random(event) and not judged.changed_inputs:
+    elif (is_random(event) or is_random_layer(event)) and not judged.changed_inputs:
         if _blame_random(scene, judged):
             return
         text = said("random-numbers-differ", event.name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msprobe.compare.entry_names import operation
+from msprobe.compare.name_table import layer_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.tensor_info import is_floating, is_tensor, numbers, numel
 from msprobe.diagnose.steps.timeline import Event
@@ -30,6 +31,12 @@ def is_random(event: Event) -> bool:
         values = (leaf.get("value") for slot, leaf in event.inputs() if slot in slots and isinstance(leaf, dict))
         return any(isinstance(value, float) and value > 0 for value in values)
     return word in operators.RANDOM or _takes_a_source(event) or _gives_a_drawn_mask(event)
+
+
+def is_random_layer(event: Event) -> bool:
+    """True for a pass of a layer that draws random numbers, of which no calls were recorded."""
+    layer = layer_name(event.parts.owner) if event.is_module and not event.children else None
+    return layer is not None and operators.operator_of_layer(layer) in operators.RANDOM
 
 
 def _takes_a_source(event: Event) -> bool:
