@@ -26,7 +26,7 @@ from msprobe.messages import said
 #: Findings that rest on a distance alone.
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 #: Those of what a module takes.
-_OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "incoming-gradient-differs"))
+_OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "data-differs", "incoming-gradient-differs"))
 
 
 def look_at_rows(scene: Scene) -> None:
@@ -42,10 +42,11 @@ def look_at_rows(scene: Scene) -> None:
 
     def weigh(suspect: Suspect) -> Suspect | None:
         event = suspect.judged.event if suspect.judged is not None else None
-        if event is None or suspect.finding.kind not in _MEASURED:
+        if event is None:
             return suspect
-        is_taken = event.is_module and suspect.finding.name in _OF_WHAT_IS_TAKEN
-        if event not in (judgement.explained_taken if is_taken else explained):
+        if event.is_module and suspect.finding.name in _OF_WHAT_IS_TAKEN:
+            return None if event in judgement.explained_taken else suspect
+        if event not in explained or suspect.finding.kind not in _MEASURED:
             return suspect
         if suspect.finding.kind == "parameter_gradient" and event.direction != "gradient":
             return suspect  # what changed between the backward pass and this call
