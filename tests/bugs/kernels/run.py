@@ -1,15 +1,15 @@
 """Score a judge on wrong kernels behind other kernels.
 
     python -m tests.bugs.kernels.run [--precision float32,bfloat16] [--networks decoder] [--keep DIR] [--judge today]
-        [--noise N|jitter] [--level L0]
+        [--noise N|jitter] [--level L0|L1]
 
 Prints, for each precision, how many wrong kernels are detected, how many of them are named first exactly (the record
 whose result differs first from the same device without the fault), how many healthy devices are said to diverge, and
 how many calls the judge could not judge. ``--each`` prints an answer a line, ``--keep`` keeps the recordings for the
 next time. ``--level L0``: the same recordings without the records of calls, and named first is the module that the
-wrong call runs in; faults that no module shows are left out. ``--noise N``: the verdict knows a second healthy run, of
-the device that comes N places after the candidate's, or (``jitter``) of the reference's device, recorded with
-``--jitter``.
+wrong call runs in; faults that no module shows are left out. ``--level L1``: without those of modules. ``--noise N``:
+the verdict knows a second healthy run, of the device that comes N places after the candidate's, or (``jitter``) of the
+reference's device, recorded with ``--jitter``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
         metavar="N",
         help="with a healthy run of the N-th device after this one, or with jitter",
     )
-    parser.add_argument("--level", choices=("mix", "L0"), default="mix", help="of the dumps that are compared")
+    parser.add_argument("--level", choices=("mix", "L0", "L1"), default="mix", help="of the dumps that are compared")
     parser.add_argument("--margins", action="store_true", help="print the healthy calls nearest to their limits, too")
     parser.add_argument("--each", action="store_true", help="print each answer, too")
     chosen = parser.parse_args()
@@ -60,11 +60,11 @@ def main() -> None:
             judge: Judge = look or (today if chosen.judge == "today" else Measured(precision, cache))
             if chosen.noise is not None:
                 judge = BesideHealthy(cache, chosen.noise)
-            if chosen.level == "L0":
-                judge = Coarse()
+            if chosen.level != "mix":
+                judge = Coarse(chosen.level)
             for network in chosen.networks.split(","):
                 pairs = every_pair(network, precision, cache)
-                for pair in pairs if chosen.level == "mix" else coarse_pairs(pairs, cache):
+                for pair in pairs if chosen.level == "mix" else coarse_pairs(pairs, cache, chosen.level):
                     answer = judge(pair)
                     word = score.add(pair, answer)
                     if chosen.each:
