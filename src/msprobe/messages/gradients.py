@@ -147,6 +147,11 @@ MESSAGES: tuple[Message, ...] = (
         "仅待比对侧的参数中有 {parameters}",
     ),
     Message(
+        "D518", "models-have-other-parameters", "cause:members", "optimizer parameters others",
+        "{optimizer}: the models have parameters of different names, which are not compared: {parameters} in the candidate, {others} in the reference",
+        "{optimizer}：两侧模型的参数名称不同，因而未比对：待比对侧为 {parameters}，标杆侧为 {others}",
+    ),
+    Message(
         "D514", "clipped-before-unscaled", "cause:scaled_clipping", "side clip undoes call limit other_side otherwise",
         "the {side} clips gradients ({clip}) before it {undoes} ({call}){limit}; the {other_side} {otherwise}",
         "{side}先裁剪梯度（{clip}），之后才{undoes}（{call}）{limit}；{other_side}{otherwise}",

@@ -112,6 +112,11 @@ MESSAGES: tuple[Message, ...] = (
         '{call} 的 {slot} 是“{parameter}”，但元素顺序与标杆侧不同，例如经过转置',
     ),
     Message(
+        "D232", "parameter-of-other-shape", "kind:structure", "slot call parameter shape other other_shape",
+        '{slot} of {call} is "{parameter}" {shape}, in the reference "{other}" {other_shape}: the models have different parameters there',
+        '{call} 的 {slot} 是“{parameter}”{shape}，标杆侧是“{other}”{other_shape}：两侧模型在此处的参数不同',
+    ),
+    Message(
         "D222", "replaced-write", "kind:structure", "call other_call more",
         "the candidate calls {call} where the reference calls {other_call}, on the same tensors{more}; both change state that is kept for the next step, and leave different values in it",
         "对同样的张量，待比对侧调用 {call}，标杆侧调用的是 {other_call}{more}；两者都改变保留到下一个 step 的状态，留下的值不同",

@@ -22,6 +22,7 @@ from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.effect.losses import losses_difference, scalar_of
 from msprobe.diagnose.effect.results import changed_results
+from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
@@ -125,7 +126,7 @@ def reach_of(
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
         elif call.event.parts.kind == "optimizer":
             steps = True
-            at_optimizer += _optimizer_differences(call, comparer, before.vanishing, apart)
+            at_optimizer += _optimizer_differences(call, pairing, comparer, before.vanishing, apart)
             for name, fields in optimizer.parameters_of(call.partner).items():
                 if is_tensor(fields.get("grad")):
                     sizes[name] = max(sizes.get(name, 0.0), rms(fields["grad"]))
@@ -216,7 +217,7 @@ def _clipped_norm_difference(judged: Mapping[Event, Judged]) -> float:
 
 
 def _optimizer_differences(
-    judged: Judged, comparer: Comparer, vanishing: frozenset[str], apart: dict[str, float]
+    judged: Judged, pairing: Pairing, comparer: Comparer, vanishing: frozenset[str], apart: dict[str, float]
 ) -> list[Difference]:
     ours, other = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
     differences: list[Difference] = []
@@ -233,7 +234,7 @@ def _optimizer_differences(
         if (elements := _gradient_by_rows(comparer, ours[name], other[name])) > 0.0:
             unequal.add(name)
             apart[name] = max(apart.get(name, 0.0), elements)
-    if set(ours) != set(other):
+    if set(ours) != set(other) and not are_arranged_otherwise(pairing, ours, other):
         differences.append(Difference("", "missing", None, None, math.inf))
     if comparer.crossing:
         return differences  # no weight is the same after the step

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msprobe.diagnose.differences.records import Comparer
+from msprobe.diagnose.differences.records import Comparer, numel
+from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
-from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Timeline, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.store.rows import number_of
@@ -50,6 +51,31 @@ def weights_in_order(judged: Iterable[Judged]) -> frozenset[str]:
 
 def _shows_order(leaf: Any) -> bool:
     return is_tensor(leaf) and ("digest" in leaf or "md5" in leaf or number_of(leaf) >= 0)
+
+
+def recorded_parameters(timeline: Timeline) -> frozenset[str]:
+    """The names of the parameters of modules, where these were recorded."""
+    return frozenset(
+        plain_name(event, slot)
+        for event in timeline
+        for slot, _ in event.parameters()
+        if slot.startswith("parameters.")
+    )
+
+
+def are_arranged_otherwise(pairing: Pairing, ours: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if the parameters that one side's optimizer alone has are those of the other's under other names, or put
+    together otherwise: neither model has those of the other, as far as modules say, and they have as many elements.
+    """
+    more, gone = (
+        {name: fields for name, fields in side.items() if name not in others}
+        for side, others in ((ours, other), (other, ours))
+    )
+    mine, theirs = recorded_parameters(pairing.candidate), recorded_parameters(pairing.reference)
+    if not (more and gone and mine and theirs and mine.isdisjoint(gone) and theirs.isdisjoint(more)):
+        return False
+    sizes = [[numel(fields.get("weight") or {}) for fields in side.values()] for side in (more, gone)]
+    return sum(sizes[0]) == sum(sizes[1])
 
 
 def weights_taken(timeline: Timeline, makers: Producers) -> set[str]:

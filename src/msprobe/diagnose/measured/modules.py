@@ -20,8 +20,9 @@ from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
+from msprobe.store.rows import KEY
 
 #: The operation of a node that is a module.
 MODULE = "module"
@@ -78,12 +79,21 @@ def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
         partner = pairing.partner.get(event)
         if partner is not None and (event.is_module or event.direction == "gradient"):
             passes[event] = _Pass(
-                table.note(event.inputs(), partner.inputs()),
-                table.note(event.outputs(), partner.outputs()),
-                table.note(event.parameters(), partner.parameters()),
+                table.note(event.inputs(), _alike_shaped(event.inputs(), partner.inputs())),
+                table.note(event.outputs(), _alike_shaped(event.outputs(), partner.outputs())),
+                table.note(event.parameters(), _alike_shaped(event.parameters(), partner.parameters())),
             )
     table.measure()
     yield from _Modules(pairing, table, passes, unit).nodes()
+
+
+def _alike_shaped(slots: list[Slot], others: list[Slot]) -> list[Slot]:
+    """The reference's, without the rows of tensors that have other shapes: their elements may be in another order."""
+    shapes = {slot: leaf.get("shape") for slot, leaf in slots if is_tensor(leaf)}
+    return [
+        (slot, {**leaf, KEY: -1} if is_tensor(leaf) and shapes.get(slot) != leaf.get("shape") else leaf)
+        for slot, leaf in others
+    ]
 
 
 class _Modules:

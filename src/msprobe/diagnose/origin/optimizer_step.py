@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.words import settings_in_words
+from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.leftovers import leftover_in_words
@@ -64,37 +65,32 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             place=place,
             matters=True,
         )
-    gone, more = [name for name in other if name not in ours], [name for name in ours if name not in other]
-    if gone or more:
-        scene.say(
-            ("members", event),
-            judged,
-            "optimizer",
-            Wording("{}: ", event.name)
-            + joined(
-                "; ",
-                [
-                    text
-                    for text in (
-                        said(
-                            "optimizer-lacks-parameters",
-                            _listed(gone),
-                            _is(gone),
-                            _they(gone),
-                        )
-                        if gone
-                        else "",
-                        said("optimizer-has-extra-parameters", _listed(more), _is(more)) if more else "",
-                    )
-                    if text
-                ],
-            ),
-            where=(gone or more)[0],
-            clear=True,
-            facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
-            place=place,
-        )
+    _compare_members(scene, judged, ours, other, place)
     compare_states(scene, judged, ours, other, place)
+
+
+def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: dict[str, Any], place: float) -> None:
+    """The parameters that one side's optimizer alone has."""
+    event = judged.event
+    gone, more = [name for name in other if name not in ours], [name for name in ours if name not in other]
+    if not (gone or more):
+        return
+    if are_arranged_otherwise(scene.pairing, ours, other):
+        text = said("models-have-other-parameters", event.name, _listed(more), _listed(gone))
+    else:
+        lacks = said("optimizer-lacks-parameters", _listed(gone), _is(gone), _they(gone)) if gone else ""
+        has = said("optimizer-has-extra-parameters", _listed(more), _is(more)) if more else ""
+        text = Wording("{}: ", event.name) + joined("; ", [sentence for sentence in (lacks, has) if sentence])
+    scene.say(
+        ("members", event),
+        judged,
+        "optimizer",
+        text,
+        where=(gone or more)[0],
+        clear=True,
+        facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
+        place=place,
+    )
 
 
 def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: dict[str, Any], place: float) -> None:

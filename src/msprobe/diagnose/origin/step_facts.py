@@ -27,7 +27,7 @@ from msprobe.diagnose.effect.leftover import Left, gradients_left, holds_older
 from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
-from msprobe.diagnose.effect.weights import equal_weights, weights_in_order
+from msprobe.diagnose.effect.weights import equal_weights, recorded_parameters, weights_in_order
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -123,6 +123,11 @@ class StepFacts:
     def weights_in_order(self) -> frozenset[str]:
         """The parameters of which both sides recorded in which order their elements are."""
         return weights_in_order(self.judged.values())
+
+    @cached_property
+    def parameter_names(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The parameters of modules, of candidate and reference, where they were recorded."""
+        return recorded_parameters(self.pairing.candidate), recorded_parameters(self.pairing.reference)
 
     @cached_property
     def buffer_names(self) -> frozenset[str]:

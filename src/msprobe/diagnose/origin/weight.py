@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, described
@@ -10,6 +11,7 @@ from msprobe.diagnose.effect.weights import weights_taken
 from msprobe.diagnose.evidence import Listed, NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -52,6 +54,30 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     """Say that a parameter differs."""
     if name in scene.before.weights:
         return
+    other = _other_name(scene, judged, difference)
+    if (
+        other is not None
+        and name not in scene.parameter_names[1]
+        and _shape(difference.left) != _shape(difference.right)
+    ):
+        scene.say(
+            ("a different weight",),
+            judged,
+            "structure",
+            said(
+                "parameter-of-other-shape",
+                difference.slot,
+                judged.event.name,
+                name,
+                _shape(difference.left),
+                other,
+                _shape(difference.right),
+            ),
+            where=f"{judged.event.name}, {difference.slot}",
+            clear=True,
+            facts=(NamedFact("candidate_takes", [name]), NamedFact("reference_takes", [other])),
+        )
+        return
     kind: FindingKind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     measured = scene.comparer.measured_inputs(judged.partner.name)
@@ -68,6 +94,17 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         facts=(NamedFact("parameter", name), SeenFact(difference, bound=scene.first_step)),
         difference=difference,
     )
+
+
+def _other_name(scene: Scene, judged: Judged, difference: Difference) -> str | None:
+    """What the reference calls the parameter in a slot, where it says so."""
+    if difference.slot.startswith("parameters."):
+        return plain_name(judged.partner, difference.slot)
+    return next(iter(scene.other_makers.parameters(difference.right)), None)
+
+
+def _shape(leaf: Any) -> list[int]:
+    return list(leaf.get("shape") or []) if is_tensor(leaf) else []
 
 
 def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -> None:

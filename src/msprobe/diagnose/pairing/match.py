@@ -15,7 +15,7 @@ from typing import Any
 
 from msprobe.compare.alignment import align
 from msprobe.compare.entry_names import operation, writes_in_place
-from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.pairing.naming import Naming, drop_prefixes, rename
 from msprobe.diagnose.pairing.recomputation import repeats
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
@@ -288,7 +288,8 @@ def _local(event: Event) -> Hashable:
 
 def _loose(event: Event) -> Hashable:
     if event.is_module:
-        return f"module:{event.parts.owner}"
+        # Of other sizes they are no one: one layer for three of the other side.
+        return f"module:{event.parts.owner}", *sorted(numel(leaf) for _, leaf in event.parameters() if is_tensor(leaf))
     if event.parts.kind == "api":
         return operation(event.stem)
     return event.key

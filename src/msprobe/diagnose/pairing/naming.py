@@ -153,6 +153,15 @@ class _Side:
     def plain(self, name: str) -> str:
         return _plain(name, self.prefix)
 
+    def own(self, module: str) -> dict[str, Any]:
+        """The parameters of a module by their names in it. ``module``: its plain path."""
+        start = f"{module}."
+        return {
+            name.removeprefix(start): leaf
+            for name, leaf in self.leaves.items()
+            if name.startswith(start) and "." not in name.removeprefix(start)
+        }
+
     def own_name(self, plain: str) -> str | None:
         """The one name that has this plain name."""
         owners = self._own.get(plain, ())
@@ -207,9 +216,16 @@ def _modules(side: _Side, other: _Side, partner: Mapping[Event, Event]) -> dict[
     for mine, theirs in [*sure, *(pair for pair, _ in votes.most_common())]:
         if mine in other.modules or theirs in side.modules or mine in taken or theirs in modules:
             continue
+        if not _may_be_one(side.own(mine), other.own(theirs)):
+            continue
         modules[theirs] = mine
         taken.add(mine)
     return modules
+
+
+def _may_be_one(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """False for modules that have a parameter of one name in different shapes: one layer for three of the other."""
+    return all(_one_shape(leaf, theirs[name]) for name, leaf in mine.items() if name in theirs)
 
 
 def _parameters(ours: _Side, other: _Side, modules: Mapping[str, str]) -> dict[str, str]:
