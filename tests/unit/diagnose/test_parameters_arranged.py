@@ -106,7 +106,7 @@ SIDES = ((False, True), (True, False))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("level", ["mix", "L0"])
+@pytest.mark.parametrize("level", ["mix", "L0", "L1"])
 @pytest.mark.parametrize(
     ("kind", "form"), [(Attention, "three"), (Perceptron, "parameters"), (Perceptron, "convolution")]
 )

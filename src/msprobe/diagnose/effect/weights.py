@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msprobe.diagnose.differences.records import Comparer, numel
+from msprobe.diagnose.differences.records import Comparer, fingerprint, numel
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.links import Producers
@@ -65,17 +65,30 @@ def recorded_parameters(timeline: Timeline) -> frozenset[str]:
 
 def are_arranged_otherwise(pairing: Pairing, ours: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """True if the parameters that one side's optimizer alone has are those of the other's under other names, or put
-    together otherwise: neither model has those of the other, as far as modules say, and they have as many elements.
+    together otherwise: neither model has those of the other, as far as modules or calls say, and they have as many
+    elements.
     """
     more, gone = (
-        {name: fields for name, fields in side.items() if name not in others}
+        {name: fields.get("weight") or {} for name, fields in side.items() if name not in others}
         for side, others in ((ours, other), (other, ours))
     )
-    mine, theirs = recorded_parameters(pairing.candidate), recorded_parameters(pairing.reference)
-    if not (more and gone and mine and theirs and mine.isdisjoint(gone) and theirs.isdisjoint(more)):
+    if not (more and gone) or sum(map(numel, more.values())) != sum(map(numel, gone.values())):
         return False
-    sizes = [[numel(fields.get("weight") or {}) for fields in side.values()] for side in (more, gone)]
-    return sum(sizes[0]) == sum(sizes[1])
+    return not (_has_some(pairing.candidate, gone) or _has_some(pairing.reference, more))
+
+
+def _has_some(timeline: Timeline, weights: Mapping[str, Any]) -> bool:
+    """True if a model has one of these parameters, by its name where modules were recorded, else by what calls take."""
+    if recorded := recorded_parameters(timeline):
+        return not recorded.isdisjoint(weights)
+    looks = {(str(leaf.get("shape")), mark) for leaf in weights.values() if (mark := fingerprint(leaf)) is not None}
+    return any(
+        (str(leaf.get("shape")), fingerprint(leaf)) in looks
+        for event in timeline
+        if event.is_call and event.direction == "forward"
+        for _, leaf in event.inputs()
+        if is_tensor(leaf)
+    )
 
 
 def weights_taken(timeline: Timeline, makers: Producers) -> set[str]:

@@ -70,7 +70,8 @@ def _is_cause(scene: Scene, suspect: Suspect) -> bool:
     if kind in _MEASURED:
         return judged.status == "unexplained" and not judged.changed_inputs
     if kind == "dtype":
-        return True
+        # A cast of one side alone, and no call of both that computes in another type: one of several calls.
+        return suspect.finding.fact(OneSide) is None or _changes_results(scene, suspect, judged)
     if kind == "argument" and suspect.finding.fact(OtherArguments) is not None:
         if not any(map(_is_meant, judged.arguments)) or _is_taken_back(scene, judged):
             return False
