@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Comparer, fingerprint, numel
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
@@ -80,7 +81,7 @@ def are_arranged_otherwise(pairing: Pairing, ours: Mapping[str, Any], other: Map
 def _has_some(timeline: Timeline, weights: Mapping[str, Any]) -> bool:
     """True if a model has one of these parameters, by its name where modules were recorded, else by what calls take."""
     if recorded := recorded_parameters(timeline):
-        return not recorded.isdisjoint(weights)
+        return not recorded.isdisjoint(map(plain_path, weights))
     looks = {(str(leaf.get("shape")), mark) for leaf in weights.values() if (mark := fingerprint(leaf)) is not None}
     return any(
         (str(leaf.get("shape")), fingerprint(leaf)) in looks

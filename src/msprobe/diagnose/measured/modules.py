@@ -9,7 +9,7 @@ none gave, by what there was in the module around it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ MODULE = "module"
 _ROUNDED_IN_MODULE = 4.0
 #: Gradients are sums of what arrives by several ways, of which some cancel out.
 _CANCELLED = {"forward": 1.0, "backward": 2.0}
+#: Of more modules the parameters of the same values are not one: they began alike.
+_MOST_SHARED = 8
 #: All elements that they take are in what they give.
 _CHOOSE_NOTHING = scales.PRODUCTS | operators.TAKE_ALL_ELEMENTS
 
@@ -96,6 +98,20 @@ def _alike_shaped(slots: list[Slot], others: list[Slot]) -> list[Slot]:
     ]
 
 
+def _sharing(passes: Mapping[Event, _Pass]) -> dict[str, set[str]]:
+    """By the path of a module, the others that have a parameter of the same values: one that they share."""
+    owners: dict[int, set[str]] = {}
+    for event, tensors in passes.items():
+        for place in tensors.parameters.places:
+            owners.setdefault(place, set()).add(event.parts.path)
+    sharing: dict[str, set[str]] = {}
+    for place, paths in owners.items():
+        if place >= 0 and 1 < len(paths) <= _MOST_SHARED:
+            for path in paths:
+                sharing.setdefault(path, set()).update(paths - {path})
+    return sharing
+
+
 class _Modules:
     """Goes through the passes of a step."""
 
@@ -108,17 +124,14 @@ class _Modules:
         self._known: dict[tuple[Event, bool], _Scope] = {}
         #: By the path of a module, of all its passes.
         self._by_module: dict[str, _Scope] = {}
-        #: The paths of the modules that have a parameter, by its place in the table.
-        self._owners: dict[int, set[str]] = {}
+        #: By the path of a module, those that share a parameter with it.
+        self._sharing = _sharing(passes)
         #: By the path of a module, of its last pass back what arrived, and what it took in the forward pass.
         self._factors_of_weight: dict[str, tuple[Deviation, ...]] = {}
         self._places: set[int] = set()
 
     def nodes(self) -> Iterator[Node]:
         """See :func:`module_nodes`."""
-        for event, tensors in self._passes.items():
-            for place in tensors.parameters.places:
-                self._owners.setdefault(place, set()).add(event.parts.path)
         for event, tensors in self._passes.items():
             if event.direction == "gradient":
                 yield self._gradient(event, tensors.outputs)
@@ -203,7 +216,7 @@ class _Modules:
         """Of matrices: sums over all rows, as the gradients of vectors are, may cancel out."""
         scope, leaves, path = _Scope(), dict(event.outputs()), event.parts.path
         # What several modules share gets the sum of what each of them gives.
-        for shared in {path}.union(*(paths for paths in self._owners.values() if path in paths)):
+        for shared in (path, *self._sharing.get(path, ())):
             if shared in self._by_module:
                 scope.take_over(self._by_module[shared])
         operator = _operator(event)

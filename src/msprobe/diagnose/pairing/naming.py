@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from msprobe.compare.entry_names import plain_path
@@ -153,14 +154,14 @@ class _Side:
     def plain(self, name: str) -> str:
         return _plain(name, self.prefix)
 
-    def own(self, module: str) -> dict[str, Any]:
-        """The parameters of a module by their names in it. ``module``: its plain path."""
-        start = f"{module}."
-        return {
-            name.removeprefix(start): leaf
-            for name, leaf in self.leaves.items()
-            if name.startswith(start) and "." not in name.removeprefix(start)
-        }
+    @cached_property
+    def by_module(self) -> dict[str, dict[str, Any]]:
+        """The parameters of each module by their names in it; the module by its plain path."""
+        by_module: dict[str, dict[str, Any]] = {}
+        for plain, leaf in self.leaves.items():
+            module, _, own = plain.rpartition(".")
+            by_module.setdefault(module, {})[own] = leaf
+        return by_module
 
     def own_name(self, plain: str) -> str | None:
         """The one name that has this plain name."""
@@ -216,7 +217,7 @@ def _modules(side: _Side, other: _Side, partner: Mapping[Event, Event]) -> dict[
     for mine, theirs in [*sure, *(pair for pair, _ in votes.most_common())]:
         if mine in other.modules or theirs in side.modules or mine in taken or theirs in modules:
             continue
-        if not _may_be_one(side.own(mine), other.own(theirs)):
+        if not _may_be_one(side.by_module.get(mine, {}), other.by_module.get(theirs, {})):
             continue
         modules[theirs] = mine
         taken.add(mine)
