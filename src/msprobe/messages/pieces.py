@@ -234,16 +234,6 @@ PIECES: tuple[Piece, ...] = (
     Piece("counterpart-of", "", "{}, the counterpart of {} in the candidate", "{0}（对应待比对侧的 {1}）"),
     Piece("in-module-before", "", "{}, before {}", "{0} 中 {1} 之前"),
     Piece("buffer", "", 'buffer "{}"', "buffer {0}"),
-    Piece(
-        "between-modules-of-model", "",
-        "in the forward pass of the model itself, between its modules",
-        "在模型自身的前向中、各模块之间",
-    ),
-    Piece(
-        "behind-modules-of-model", "",
-        "behind the modules of the model, in the loss or in the backward pass between them",
-        "在模型各模块之后的损失中，或在反向的各模块之间",
-    ),
     Piece("between-modules-of", "", "in {}, between its modules", "在 {0} 的子模块之间"),
     Piece("times-as-far", "", ", {:.3g} times as far", "，更新幅度为 {0:.3g} 倍"),
     Piece("field-of-parameter", "", "{}, {} of {}", "{0}，{2} 的 {1}"),

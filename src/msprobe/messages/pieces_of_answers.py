@@ -320,6 +320,16 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece("lockstep-without-verdict", "problem", "Lockstep: no verdict: {problem}", "Lockstep：没有结论：{problem}"),
     Piece(
+        "between-modules-of-model", "",
+        "in the forward pass of the model itself, between its modules",
+        "在模型自身的前向中、各模块之间",
+    ),
+    Piece(
+        "behind-modules-of-model", "",
+        "after the modules of the model: in the loss, or in the backward pass between them",
+        "在模型各模块之后的损失中，或在反向的各模块之间",
+    ),
+    Piece(
         "beyond-together", "calls operator",
         "within its limit by itself, but the {calls} calls of {operator} together are further apart than their inputs and rounding explain",
         "其自身未超限，但 {operator} 的 {calls} 次调用合在一起，超出了输入差异与舍入所能解释的范围",

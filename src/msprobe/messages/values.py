@@ -108,7 +108,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D230", "parameter-moved", "kind:structure", "slot call parameter",
-        '{slot} of {call} is "{parameter}" with its elements in a different order than in the reference, as of a transpose',
+        '{slot} of {call} is "{parameter}" with its elements in a different order than in the reference, as after a transpose',
         '{call} 的 {slot} 是“{parameter}”，但元素顺序与标杆侧不同，例如经过转置',
     ),
     Message(
