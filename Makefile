@@ -165,7 +165,8 @@ CAPTURE := tests/unit/capture/torch
 WITHOUT := tests/unit/capture/test_records.py tests/unit/capture/test_tensor_rows.py $(patsubst %,$(CAPTURE)/test_%.py,\
   calls custom direct_calls function_calls functions letting_go letting_go_in_a_step overflow recorder_faults saving \
   statistics_late statistics_unusual tensor_values threads transparent user_warnings) \
-  tests/unit/diagnose/test_rewritten_programs.py
+  tests/unit/diagnose/test_rewritten_programs.py tests/unit/diagnose/test_modules_alone.py \
+  tests/unit/diagnose/test_parameters_arranged.py
 # And of test_innocence, which stands beside them: these architectures; of options those that choose what is computed.
 INNOCENT := (gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix) and (not test_options or xor or precision)
 
