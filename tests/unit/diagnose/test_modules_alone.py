@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from unit.diagnose.real_pairs import Training, compare_trainings
+from unit.diagnose.real_pairs import Training, compare_trainings, record_training
 
+from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
 
 VOCABULARY, WIDTH, LENGTH, HEADS = 32, 32, 12, 4
@@ -153,3 +154,38 @@ def test_a_layer_that_draws_otherwise_is_called_so(precision: str, tmp_path: Pat
     verdict = compare_trainings(tmp_path, dropping(1, precision), dropping(2, precision), level="L0")
     first = verdict.findings[0]
     assert (first.name, first.entry) == ("random-numbers-differ", "Module.2.Dropout.forward.0")
+
+
+class Cells(nn.Module):
+    """A layer of cells, one place after the other: under autocast they take and give single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.cell = nn.Embedding(VOCABULARY, WIDTH), nn.GRUCell(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, 8)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        state, rows = torch.zeros(len(tokens), WIDTH), self.embedding(tokens)
+        for place in range(LENGTH):
+            state = self.cell(rows[:, place], state)
+        return self.head(state)  # type: ignore[no-any-return]
+
+
+def test_what_autocast_computes_inside_of_cells_is_rounding(tmp_path: Path) -> None:
+    def build() -> Training:
+        model = Cells()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+
+        def step(number: int) -> None:
+            tokens = torch.randint(0, VOCABULARY, (4, LENGTH), generator=torch.Generator().manual_seed(number))
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                rows = model(tokens)
+            F.cross_entropy(rows.float(), torch.arange(4)).backward()
+            optimizer.step()
+
+        return model, step
+
+    one = record_training(tmp_path / "candidate", build, steps=2, level="L0", jitter=True)
+    other = record_training(tmp_path / "reference", build, steps=2, level="L0")
+    assert compare_runs(one, other).status == "agree"

@@ -86,7 +86,10 @@ def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
                 table.note(event.parameters(), _alike_shaped(event.parameters(), partner.parameters())),
             )
     table.measure()
-    yield from _Modules(pairing, table, passes, unit).nodes()
+    # Autocast computes in half types inside of modules that take and give single precision; one that gives a half type
+    # says that it is on.
+    coarsest = max((size for tensors in passes.values() for size in tensors.outputs.units), default=0.0)
+    yield from _Modules(pairing, table, passes, max(unit, coarsest)).nodes()
 
 
 def _alike_shaped(slots: list[Slot], others: list[Slot]) -> list[Slot]:
