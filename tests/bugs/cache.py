@@ -49,6 +49,7 @@ def remove_others(cache: Path, used: set[Path]) -> None:
 def _name(pattern: Pattern, drawn: Draw, mode: str, precision: str) -> str:
     content = [programs(pattern, drawn), dict(drawn.settings), mode, precision, pattern.steps]
     content += [pattern.world, pattern.reference_world, _recorder(), *([pattern.headers] if pattern.headers else [])]
+    content += [pattern.device] if pattern.device else []
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

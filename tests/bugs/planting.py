@@ -91,7 +91,8 @@ class Pattern:
     ``precisions``: those of :mod:`bugs.precision` in which the two programs run and differ.
     ``source``: the public thread that tells of it. ``large``: a model of real size, recorded in tens of seconds, which
     can be left out. ``headers``: by side, what its dumps tell of their precision beside what was recorded; None:
-    nothing at all.
+    nothing at all. ``device``: the candidate runs on this one of
+    :data:`bugs.kernels.variants.VARIANTS`; empty: on none.
     """
 
     id: str
@@ -116,6 +117,7 @@ class Pattern:
     source: str = ""
     large: bool = False
     headers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    device: str = ""
 
 
 #: Words of Python that begin with ``@``.

@@ -76,13 +76,26 @@ def close_all() -> None:
 
 
 def record(
-    place: Path, settings: dict[str, Any], mode: str, steps: int, world: int, precision: str = "float32"
+    place: Path,
+    settings: dict[str, Any],
+    mode: str,
+    steps: int,
+    world: int,
+    precision: str = "float32",
+    device: str = "",
 ) -> None:
     """Run the program in ``place`` on ``world`` ranks and record each of its steps."""
     if world not in _RUNNING:
         _RUNNING[world] = Ranks(world)
     _RUNNING[world].do(
-        {"place": str(place), "settings": settings, "mode": mode, "steps": steps, "precision": precision}
+        {
+            "place": str(place),
+            "settings": settings,
+            "mode": mode,
+            "steps": steps,
+            "precision": precision,
+            "device": device,
+        }
     )
     outcomes = [json.loads((place / f"outcome-{rank}.json").read_text()) for rank in range(world)]
     joined = [
@@ -113,7 +126,8 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         try:
-            record_side(Path(job["place"]), job["settings"], job["mode"], job["steps"], rank, job["precision"])
+            place, asked = Path(job["place"]), (job["settings"], job["mode"], job["steps"])
+            record_side(place, *asked, rank, job["precision"], job["device"])
             answer = "done"
         except Exception:
             answer = f"rank {rank}: {traceback.format_exc()}".replace("\n", " | ")

@@ -84,7 +84,8 @@ def record(
     pair = Pair(pattern, drawn, mode, folder, precision)
     for side, text in zip(SIDES, programs(pattern, drawn), strict=True):
         world = pattern.world if side == "candidate" else pattern.reference_world or pattern.world
-        recording = _Recording(text, dict(drawn.settings), mode, pattern.steps, world, precision)
+        device = pattern.device if side == "candidate" else ""
+        recording = _Recording(text, dict(drawn.settings), mode, pattern.steps, world, precision, device)
         if side == "reference" and references is not None:
             shutil.copytree(recording.kept_in(references), folder / side)
         else:
@@ -104,14 +105,15 @@ class _Recording:
     steps: int
     world: int
     precision: str
+    device: str
 
     def record(self, place: Path) -> None:
         place.mkdir(parents=True)
         (place / "program.py").write_text(self.text)
         if self.world > 1:
-            ranks_run.record(place, self.settings, self.mode, self.steps, self.world, self.precision)
+            ranks_run.record(place, self.settings, self.mode, self.steps, self.world, self.precision, self.device)
         else:
-            record_side(place, self.settings, self.mode, self.steps, precision=self.precision)
+            record_side(place, self.settings, self.mode, self.steps, precision=self.precision, device=self.device)
 
     def kept_in(self, folder: Path) -> Path:
         """The recording in ``folder``; made, if it is not there."""
@@ -135,14 +137,24 @@ def tell_precision(dump: Path, told: Mapping[str, Any] | None) -> None:
 
 
 def record_side(
-    place: Path, settings: dict[str, Any], mode: str, steps: int, rank: int | None = None, precision: str = "float32"
+    place: Path,
+    settings: dict[str, Any],
+    mode: str,
+    steps: int,
+    rank: int | None = None,
+    precision: str = "float32",
+    device: str = "",
 ) -> None:
-    """Run the program in ``place`` and record each of its steps; ``rank``: this process is one of several ranks."""
+    """Run the program in ``place`` and record each of its steps; ``rank``: this process is one of several ranks.
+    ``device``: see :class:`bugs.planting.Pattern`.
+    """
+    from bugs.kernels.device import Device
     from bugs.outcome import Outcome
     from bugs.precision import set_precision
     from msprobe.pytorch import PrecisionDebugger
 
-    with loaded(place / "program.py") as program:
+    kernels = Device(device) if device else contextlib.nullcontext()
+    with kernels, loaded(place / "program.py") as program:
         training = program.Training(program.Settings(**settings))
         set_precision(training, precision)
         of_rank = "" if rank is None else f"-{rank}"

@@ -38,8 +38,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D407", "gradient-changed-after-backward", "cause:on_its_way", "slot call how",
-        "{slot} of {call}, a gradient by its shape, differs{how}, although backward gave the same on both sides. Something changed it in between, such as a missing zero_grad, a reduction or a scaling",
-        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，而两侧反向得到的相同。其间有操作改变了它，例如没有清零、规约或缩放",
+        "{slot} of {call}, a gradient by its shape, differs{how} by more than what the backward passes gave. Something changed it in between, such as a missing zero_grad, a reduction or a scaling",
+        "{call} 的 {slot}（从 shape 看是梯度）不同{how}，超出了反向传播给出的差异。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(
         "D408", "gradient-differs-as-delivered", "kind:gradient", "slot call how parameter",
@@ -58,8 +58,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D411", "saved-tensor-overwritten", "kind:mutation", "what call how",
-        "{what} a tensor saved for {call}: its gradients differ{how}, while its incoming gradients and the forward pass agree",
-        "{what} {call} 仍需使用的张量：它的梯度不同{how}，而传入的梯度和前向都一致",
+        "{what} a tensor saved for {call}: its gradients differ{how} by more than its incoming gradients and the forward pass do",
+        "{what} {call} 仍需使用的张量：它的梯度不同{how}，超出了传入的梯度和前向的差异",
     ),
     Message(
         "D412", "parameter-gradient-differs", "kind:parameter_gradient", "parameter how",
@@ -124,7 +124,7 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "D510", "gradient-at-optimizer-differs", "cause:on_its_way", "parameter how",
         'the gradient of "{parameter}" differs when the optimizer steps{how}, although backward gave the same on both sides. Something changed it in between, such as a missing zero_grad, a reduction or a scaling',
-        "优化器更新时 {parameter} 的梯度不同{how}，而两侧反向得到的相同。其间有操作改变了它，例如没有清零、规约或缩放",
+        "优化器更新时 {parameter} 的梯度不同{how}，超出了反向传播给出的差异。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(
         "D517", "gradient-of-unrecorded-backward", "kind:gradient", "parameter how",

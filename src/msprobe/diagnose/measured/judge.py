@@ -134,6 +134,11 @@ def judge_nodes(
     waiting: list[Unexplained] = []
     first_place, together = len(nodes_found), CallsTogether()
     for place, node in enumerate(nodes_found):
+        if node.hands_on:
+            judged = beyond_limits(node, units, classes, healthy)
+            if first is None and judged.beyond > 0.0 and not _is_blind(node):
+                first, first_place = judged, place
+            continue
         if node.direction == "gradient" and not node.from_outside:
             explained.append(node.event)
         elif node.direction != "gradient":
@@ -235,7 +240,7 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
     given: dict[str, float] = {}
     together = CallsTogether()
     for place, node in enumerate(nodes_found):
-        if not node.results or node.excused or _is_blind(node):
+        if not node.results or node.excused or node.hands_on or _is_blind(node):
             continue
         if node.operation != MODULE:
             together.add(place, node)

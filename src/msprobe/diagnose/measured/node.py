@@ -93,6 +93,8 @@ class Node:
     generator: str = ""
     #: What is judged is what a module takes, and no module gave (:mod:`msprobe.diagnose.measured.modules`).
     is_taken: bool = False
+    #: No call computes it: gradients on their way (:mod:`msprobe.diagnose.measured.handed_on`).
+    hands_on: bool = False
 
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the

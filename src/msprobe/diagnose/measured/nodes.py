@@ -12,6 +12,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
@@ -73,7 +74,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     if not any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side):
         yield from module_nodes(pairing, run_unit)
         return
-    made = Made(table)
+    made, gradients = Made(table), GradientsHandedOn(table)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():
         if call.event.direction == "gradient":
@@ -81,7 +82,11 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             if any(table.of(place).distance for place in call.outputs.places):
                 is_new, unit = made.is_new_in(call.outputs), max(call.outputs.units)
                 yield Node(call.event, "", "gradient", unit, (), "", from_outside=is_new)
+            if is_alone and call.outputs.units:
+                yield from handed_on(call.event, call.outputs, gradients.arriving(call.event, call.outputs))
             continue
+        if is_alone and call.event.module is None:
+            yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
         if call.event in numbers:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, numbers[call.event])
         else:
@@ -90,6 +95,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
                 node = replace(node, excused="ranks")
         node = replace(node, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
+        gradients.add_results(call.event, call.outputs)
         # Autocast lets them compute in half types though they take and give single precision.
         is_inside = node.unit < run_unit and (node.operation in operators.RECURRENT or _is_batched(call.event))
         yield replace(node, unit=run_unit) if is_inside else node

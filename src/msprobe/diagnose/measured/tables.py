@@ -9,7 +9,7 @@ from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
-from msprobe.store.rows import StoredRows, number_of
+from msprobe.store.rows import Numbers, StoredRows, number_of
 
 #: A relative distance beyond which no number says more.
 ENDLESS = 1e60
@@ -40,6 +40,7 @@ class DeviationTable:
         #: Those of both sides.
         self.rows = candidate, reference
         self._places: dict[tuple[int, int, int, bool], int] = {}
+        self._pairs: list[tuple[int, int]] = []
         self._deviations: list[Deviation] = []
 
     def note(self, slots: list[Slot], others: list[Slot]) -> Tensors:
@@ -84,6 +85,7 @@ class DeviationTable:
     def measure(self) -> None:
         """Compute what was noted."""
         mine, theirs = self.rows[0].numbers, self.rows[1].numbers
+        self._pairs = [key[:2] for key in self._places]
         self._deviations = [
             between(mine(ours), theirs(other), count, alike) for ours, other, count, alike in self._places
         ]
@@ -91,6 +93,10 @@ class DeviationTable:
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
         return self._deviations[place] if place >= 0 else UNKNOWN
+
+    def numbers(self, place: int, side: int) -> Numbers | None:
+        """The numbers of the candidate's (0) or the reference's (1) tensor at a place of the table."""
+        return self.rows[side].numbers(self._pairs[place][side])
 
 
 class Made:

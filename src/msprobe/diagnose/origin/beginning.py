@@ -14,7 +14,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import Difference, is_floating, is_integer, numel
+from msprobe.diagnose.differences.records import Difference, is_floating, is_integer, numel, statistics
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
@@ -28,6 +28,8 @@ from msprobe.diagnose.tolerance.roundings import is_same_number, least, rounding
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
 _MOST_CALLS = 400
+#: So many times as far apart as all before: no growth of rounding, which is some times from call to call.
+_BY_FAR = 64.0
 _REVERSED = operators.MOVES | operators.CASTS | operators.FACTORS | operators.IDLE
 _DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
 
@@ -36,7 +38,31 @@ def settle_beginnings(scene: Scene) -> None:
     """Mark the suspects that something differs by where nothing differed before, and that no rounding explains."""
     if scene.comparer.crossing or not scene.has_values:
         return
-    scene.ledger.revise(lambda suspect: _settled(scene, suspect))
+    computes_otherwise = _computes_otherwise(scene)
+    orders = _Orders(scene)
+
+    def settle(suspect: Suspect) -> Suspect:
+        if computes_otherwise and orders.includes(suspect):
+            return replace(suspect, clear=False)  # where all is apart a little, what comes of it is not seen
+        return _with_beginning(scene, _settled(scene, suspect))
+
+    scene.ledger.revise(settle)
+
+
+def _with_beginning(scene: Scene, suspect: Suspect) -> Suspect:
+    """The suspect, which begins if what comes from outside is further apart by far than all before it."""
+    difference = suspect.difference
+    if suspect.begins or difference is None or suspect.finding.kind not in _FROM_OUTSIDE:
+        return suspect
+    before = max(
+        (
+            max(judged.output_difference, judged.input_difference)
+            for event, judged in scene.judged.items()
+            if event.index < suspect.place and event.direction == "forward"
+        ),
+        default=0.0,
+    )
+    return replace(suspect, begins=difference.delta > _BY_FAR * before > 0.0)
 
 
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:
@@ -55,6 +81,54 @@ def _settled(scene: Scene, suspect: Suspect) -> Suspect:
         # More micro-batches, each of which counts less by as much.
         return replace(suspect, clear=False)
     return suspect
+
+
+def _computes_otherwise(scene: Scene) -> bool:
+    """True if calls that take the same give results that are apart by rounding: the kernels of both sides differ."""
+    return any(judged.status == "rounding" and not is_random(judged.event) for judged in scene.judged.values())
+
+
+class _Orders:
+    """What both sides do in different orders: of whole numbers, or of calls that are given one of several each."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._timelines = scene.pairing.candidate, scene.pairing.reference
+        # The calls of both sides, by API and module.
+        self._calls: list[dict[tuple[str, str | None], list[Event]]] = []
+        # Whether these are given the same arguments, in slots, by both sides in different orders.
+        self._is_order: dict[tuple[str, str | None, tuple[str, ...]], bool] = {}
+
+    def includes(self, suspect: Suspect) -> bool:
+        """True if a suspect says no more than that."""
+        judged, difference = suspect.judged, suspect.difference
+        if difference is not None and is_tensor(difference.left) and is_tensor(difference.right):
+            left, right = difference.left, difference.right
+            is_whole = is_integer(left) and is_integer(right) and "bool" not in left["dtype"]
+            return is_whole and statistics(left) == statistics(right) and left.get("shape") == right.get("shape")
+        arguments = suspect.finding.fact(OtherArguments)
+        if judged is None or arguments is None or not judged.event.is_call:
+            return False
+        key = judged.event.stem, judged.event.module, tuple(each.slot for each in arguments.differences)
+        if key not in self._is_order:
+            mine, theirs = ([_numbers_given(call, key[2]) for call in calls] for calls in self._alike(judged.event))
+            self._is_order[key] = mine != theirs and set(mine) == set(theirs)
+        return self._is_order[key]
+
+    def _alike(self, event: Event) -> list[list[Event]]:
+        """The forward calls of an API in a module, of both sides."""
+        if not self._calls:
+            for timeline in self._timelines:
+                calls: dict[tuple[str, str | None], list[Event]] = {}
+                for call in timeline:
+                    if call.is_call and call.direction == "forward":
+                        calls.setdefault((call.stem, call.module), []).append(call)
+                self._calls.append(calls)
+        return [calls.get((event.stem, event.module), []) for calls in self._calls]
+
+
+def _numbers_given(call: Event, slots: Sequence[str]) -> tuple[str, ...]:
+    given = dict(call.inputs())
+    return tuple(str(_plain(given.get(slot))) for slot in slots)
 
 
 def _is_reordered(scene: Scene, difference: Difference) -> bool:

@@ -14,9 +14,13 @@ from msprobe.messages import said
 
 
 def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
+    """The same, where all that the backward pass brought agrees."""
+    if not scene.tainted & {"backward", "gradient"}:
+        name_gradient_on_its_way(scene, judged, difference)
+
+
+def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
-    if scene.tainted & {"backward", "gradient"}:
-        return
     event = judged.event
     leftover = leftover_in_words(scene, said("of-call", difference.slot, event.name), "after the backward pass")
     if leftover:

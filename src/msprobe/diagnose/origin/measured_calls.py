@@ -14,6 +14,7 @@ from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import MeasuredResult
+from msprobe.diagnose.origin.gradients_taken import name_gradient_on_its_way
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_result
 from msprobe.diagnose.origin.scene import Scene
@@ -25,6 +26,8 @@ from msprobe.messages import said
 
 #: Findings that rest on a distance alone.
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
+#: Findings of these kinds that are seen within a run, where one tensor has the same bits twice: no distance.
+_EXACT = frozenset(("recompute-starts-differently",))
 #: Those of what a module takes.
 _OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "data-differs", "incoming-gradient-differs"))
 
@@ -46,7 +49,7 @@ def look_at_rows(scene: Scene) -> None:
             return suspect
         if event.is_module and suspect.finding.name in _OF_WHAT_IS_TAKEN:
             return None if event in judgement.explained_taken else suspect
-        if event not in explained or suspect.finding.kind not in _MEASURED:
+        if event not in explained or suspect.finding.kind not in _MEASURED or suspect.finding.name in _EXACT:
             return suspect
         if suspect.finding.kind == "parameter_gradient" and event.direction != "gradient":
             return suspect  # what changed between the backward pass and this call
@@ -86,6 +89,9 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
     if unexplained.node.is_taken:
         _name_taken(scene, judged, worst)
         return
+    if unexplained.node.hands_on and judged.event.direction != "gradient":
+        name_gradient_on_its_way(scene, judged, _difference_in_argument(judged, worst))
+        return
     scene.ledger.take_back(("result", judged.event))
     blame_result(scene, _by_rows(judged, unexplained, worst), matters=True)
 
@@ -95,11 +101,9 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
     it.
     """
     event, around = judged.event, judged.event.parent
-    (inputs, others), _ = answering_slots(event, judged.partner, crossing=False)
-    leaf, other = dict(inputs).get(worst.slot), dict(others).get(worst.slot)
-    difference = Difference(worst.slot, "value", leaf, other, worst.distance)
+    difference = _difference_in_argument(judged, worst)
     is_backward = event.direction == "backward"
-    if is_backward and scene.ledger.knows(("arriving", event)) and ratio_in_words(leaf, other):
+    if is_backward and scene.ledger.knows(("arriving", event)) and ratio_in_words(difference.left, difference.right):
         return  # a factor of the loss, of which it is said what becomes
     if around is not None:
         place, where = said("between-modules-of", around.name), said("in-module-before", around.name, event.name)
@@ -120,6 +124,13 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
         matters=True,
         difference=difference,
     )
+
+
+def _difference_in_argument(judged: Judged, worst: MeasuredResult) -> Difference:
+    """How far what a call takes is apart by its rows."""
+    (inputs, others), _ = answering_slots(judged.event, judged.partner, crossing=False)
+    leaf, other = dict(inputs).get(worst.slot), dict(others).get(worst.slot)
+    return Difference(worst.slot, "value", leaf, other, worst.distance)
 
 
 def _by_rows(judged: Judged, unexplained: Unexplained, worst: MeasuredResult) -> Judged:

@@ -155,7 +155,11 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     elif event.direction == "recompute":
         kind = "recompute"
         text = said("recomputed-result-differs", event.name, first.slot, scene.how(first), why)
-    elif event.direction == "backward" and not judged.changed_inputs and blame_saved_tensor(scene, judged):
+    elif (
+        event.direction == "backward"
+        and (judged.is_measured or not judged.changed_inputs)
+        and blame_saved_tensor(scene, judged)
+    ):
         return
     elif event.direction == "backward":
         forward = scene.judged.get(scene.pairing.candidate.forward_of(event) or event)
@@ -173,9 +177,9 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     elif event.direction == "gradient":
         kind = "parameter_gradient"
         text, cause = _gradient_report(scene, event, first)
+    elif (is_random(event) or is_random_layer(event)) and _blame_random(scene, judged):
+        return
     elif (is_random(event) or is_random_layer(event)) and not judged.changed_inputs:
-        if _blame_random(scene, judged):
-            return
         text = said("random-numbers-differ", event.name)
         cause = "random"
     else:

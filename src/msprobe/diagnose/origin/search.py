@@ -82,6 +82,9 @@ AFTER: tuple[Pass, ...] = (
     look_at_silent_arguments,
 )
 
+#: Beyond this, relative, no rounding explains what a call gives of equal tensors that are stored otherwise.
+_MORE_THAN_ROUNDING = 1e-3
+
 
 def search(scene: Scene) -> list[Suspect]:
     """All suspects, in the order in which things happened."""
@@ -157,7 +160,8 @@ def look_at(scene: Scene, judged: Judged) -> None:
         mark_corrupted(judged, scene.comparer)
     if judged.status == "unexplained":
         ordered = behind_equal_statistics(scene, judged) if judged.changed_inputs else None
-        if layouts and not judged.changed_inputs and (is_random(event) or judged.output_difference > 1e-3):
+        moved_otherwise = not judged.changed_inputs and judged.output_difference > _MORE_THAN_ROUNDING
+        if layouts and (is_random(event) or moved_otherwise):
             blame_layout(scene, judged, layouts[0])
         elif ordered is not None:
             scene.ledger.take_back(("result", ordered.event))

@@ -118,13 +118,19 @@ def _look(leaf: dict[str, Any]) -> Hashable:
 
 
 def _replaced(scene: Scene, event: Event, others: Sequence[Event]) -> tuple[Event, Event] | None:
-    """The write of the other side alone that is given the same tensors; as the write of the candidate, and that of the
-    reference.
+    """The write of the other side alone that is given the same tensors, or writes to the same one; as the write of the
+    candidate, and that of the reference.
     """
     given = _given(event)
-    for other in others:
-        if other.direction == event.direction and writes_in_place(other.stem) and _given(other) == given:
-            return (event, other) if scene.pairing.candidate.by_name.get(event.name) is event else (other, event)
+    writes = [
+        other
+        for other in others
+        if other.direction == event.direction and writes_in_place(other.stem) and len(_given(other)) == len(given) > 0
+    ]
+    for count in (None, 1):
+        for other in writes:
+            if _given(other)[:count] == given[:count]:
+                return (event, other) if scene.pairing.candidate.by_name.get(event.name) is event else (other, event)
     return None
 
 

@@ -90,14 +90,19 @@ class Choices:
                 yield leaf, self._producers.of(leaf, event)
 
     def _chooses_otherwise(self, judged: Judged) -> bool:
-        """True if a call chooses among values that are apart by what rounding makes of them at most."""
+        """True if a call chooses among values that are apart by what rounding makes of them at most, or gives other
+        whole numbers of what looks alike and is apart.
+        """
+        changed = judged.changed_outputs
+        if judged.hidden and changed and all(is_tensor(output.left) and is_integer(output.left) for output in changed):
+            return not judged.changed_inputs
         if operation(judged.event.stem) not in operators.CHOOSES or judged.status == "unexplained":
             return False
         apart = [difference.delta for difference in judged.changed_inputs if is_floating(difference.left)]
         if not apart or max(apart) > noise.explained(self._unit):
             return False
         # Without digests whole numbers may stand in another order and look alike.
-        differ = any(is_integer(output.left) for output in judged.changed_outputs)
+        differ = any(is_integer(output.left) for output in changed)
         return differ or any(is_integer(leaf) and "digest" not in leaf for _, leaf in judged.event.outputs())
 
 

@@ -54,7 +54,8 @@ class Judged:
     ``chosen``: it follows from a choice that rounding may decide otherwise, so that results show nothing.
     ``product_unit``: the unit to which the inputs of the products in it are rounded, if that is coarser than their
     type. ``hidden``: how far apart inputs may be that look alike only because infinities hide what is beside them, or
-    because they could not be read (``unread``: one of them could not).
+    because they could not be read (``unread``: one of them could not); or by how much rows say that they are apart, of
+    a call that gives whole numbers.
     ``behind``: it follows from a token that rounding may have chosen otherwise.
     """
 
@@ -336,6 +337,10 @@ def judge(
     if event.stem.rpartition(".")[2].lower() in operators.RECURRENT:
         rounding = max(rounding, comparer.unit_of_run)
     arriving, changed = judged.changed_inputs, judged.changed_outputs
+    is_decided = bool(changed) and not arriving and _are_whole_numbers(changed)
+    if is_decided:
+        # Which of two elements is larger hangs on more digits than statistics in a half type have.
+        judged.hidden = max(judged.hidden, _apart_by_rows(comparer, inputs, others))
     # What is known to differ, but looks alike, differs by rounding at least.
     judged.input_difference = max(_largest(arriving), rounding if arriving else 0.0, inherited, judged.hidden)
     for difference in arriving:
@@ -347,7 +352,7 @@ def judge(
             # A mask of infinities hides the statistics of what is beside them; what it was made from says more.
             judged.input_difference = max(judged.input_difference, maker_difference(difference.left))
     judged.output_difference = _largest(changed)
-    if arriving and operation(event.stem) in operators.CHOOSES:
+    if (arriving and operation(event.stem) in operators.CHOOSES) or (is_decided and judged.hidden):
         # Which of several that are about as large is chosen, rounding decides.
         judged.output_difference = _largest([difference for difference in changed if not is_integer(difference.left)])
     if comparer.crossing and event.direction in ("gradient", "backward"):
@@ -386,6 +391,10 @@ def judge(
     judged.allowed = comparer.measured_limit(
         partner.name, modelled, judged.input_difference, max(rounding, judged.product_unit)
     )
+    if math.isinf(judged.output_difference) and any(
+        is_tensor(given.left) and is_integer(given.left) for given in arriving
+    ):
+        judged.allowed = math.inf  # how many elements there are hangs on these
     judged.status = _status(judged)
     if judged.status == "unexplained" and (reads_unwritten(event) or reads_unwritten(partner)):
         # What stood in memory explains everything.
@@ -462,6 +471,18 @@ def _same_record(event: Event, partner: Event) -> bool:
     if len(ours) != len(other):
         return False
     return all(key == "msprobe" or other.get(key) == value for key, value in ours.items())
+
+
+def _are_whole_numbers(differences: Sequence[Difference]) -> bool:
+    """True if all of these are tensors of whole numbers or truth values."""
+    return all(is_tensor(difference.left) and is_integer(difference.left) for difference in differences)
+
+
+def _apart_by_rows(comparer: Comparer, slots: Sequence[Slot], others: Sequence[Slot]) -> float:
+    """The largest relative distance of numbers that answer to each other, by their rows; 0 where there are none."""
+    theirs = dict(others)
+    pairs = [(leaf, theirs[slot]) for slot, leaf in slots if is_floating(leaf) and is_floating(theirs.get(slot))]
+    return max((comparer.rows.between(*pair) for pair in pairs), default=0.0)
 
 
 def _is_reordered(event: Event, comparer: Comparer) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Effect, ResultFact
+from msprobe.diagnose.evidence import Effect, OtherArguments, ResultFact
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.origin.ledger import Suspect
@@ -166,6 +167,7 @@ def _extent(results: Sequence[ComparedRank]) -> Extent:
 
 def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The suspects, the likeliest origin first; of one weight in the order in which things happened."""
+    suspects = _with_earlier_ones(suspects)
     clear = sorted((suspect for suspect in suspects if suspect.clear), key=is_rounding)
     # What was done otherwise comes before what came out of it.
     leads = (
@@ -182,6 +184,26 @@ def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
     # What a step before leaves of rounding in the weights says nothing beside what is clear.
     kept = [suspect for suspect in suspects if suspect.clear or not clear or suspect.finding.kind != "weights"]
     return sorted(kept, key=weight)
+
+
+def _with_earlier_ones(suspects: Sequence[Suspect]) -> list[Suspect]:
+    """The suspects, of which an argument is clear where the same call clearly has the same one elsewhere: what shows
+    late is made as early as it is given.
+    """
+    shown = {given for suspect in suspects if suspect.clear and (given := _given(suspect)) is not None}
+    return [
+        replace(suspect, clear=True) if not suspect.clear and _given(suspect) in shown else suspect
+        for suspect in suspects
+    ]
+
+
+def _given(suspect: Suspect) -> Hashable:
+    """The call and the arguments that differ, by their values on both sides; None for what is no such suspect."""
+    arguments = suspect.finding.fact(OtherArguments)
+    if arguments is None or suspect.finding.entry is None:
+        return None
+    name = operation(read_name(suspect.finding.entry).stem)
+    return name, tuple((difference.slot, *difference.in_words) for difference in arguments.differences)
 
 
 def allowed_of(result: ComparedRank) -> float:

@@ -1,0 +1,145 @@
+"""Gradients on their way: what arrives at a parameter, and what clipping or an optimizer takes of it.
+
+No call computes them there. A gradient that is one that a call gave is no further apart than that, and one that is the
+sum of those of several backward passes no further than all of them: where it is, it was changed on its way, as by a
+hook, by clearing gradients between two passes, or by leaving those of the step before.
+
+Which gradient a tensor is, its row says on either side: signed sums of a sum are the sums of signed sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from msprobe.diagnose.measured.deviation import Deviation
+from msprobe.diagnose.measured.node import MeasuredResult, Node
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
+from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.timeline import Event
+from msprobe.store.rows import SUMS, Numbers
+
+#: In units, over the norms of all that is added up: sums of gradients are rounded once for each.
+_ROUNDED = 1.0
+#: So many comparisons of a tensor with the gradients of a parameter, in a step.
+_MOST_COMPARED = 200_000
+_SIDES = 1, 0
+
+
+class GradientsHandedOn:
+    """The gradients of one step on both sides. Give it what is made in the order of execution."""
+
+    def __init__(self, table: DeviationTable) -> None:
+        self._table = table
+        # The place of what a call gave since the backward pass began, by the sums on each side.
+        self._given: tuple[dict[tuple[float, float], int], ...] = {}, {}
+        # The places of the gradients of each parameter, in the order of backward passes, by how many elements it has.
+        self._delivered: dict[int, dict[str, list[int]]] = {}
+        self._is_known: set[int] = set()
+        self._compared = 0
+
+    def add_results(self, event: Event, results: Tensors) -> None:
+        """A call gave these."""
+        if not self._delivered and event.direction != "backward" and not self._given[0]:
+            return
+        for unit, place in zip(results.units, results.places, strict=True):
+            if unit and place >= 0:
+                self._is_known.add(place)
+                for side, by_sums in enumerate(self._given):
+                    if key := self._key(place, side):
+                        by_sums.setdefault(key, place)
+
+    def arriving(self, event: Event, gradients: Tensors) -> Iterator[MeasuredResult]:
+        """The gradients of a module's parameters that are, on one side at least, what a call gave."""
+        for slot, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
+            if not unit or place < 0:
+                continue
+            passes = self._delivered.setdefault(self._table.of(place).count, {})
+            passes.setdefault(parameter_name(event, slot), []).append(place)
+            if place in self._is_known:
+                continue
+            self._is_known.add(place)
+            keys = ((side, self._key(place, side)) for side in _SIDES)
+            source = next((self._given[side][key] for side, key in keys if key in self._given[side]), None)
+            if source is not None:
+                yield from self._result(slot, place, [source])
+
+    def taken(self, arguments: Tensors) -> Iterator[MeasuredResult]:
+        """What a call takes that is, on one side at least, the gradient of a parameter, or the sum of those of several
+        passes up to the last one. Each is judged where it is taken first.
+        """
+        for slot, unit, place in zip(arguments.slots, arguments.units, arguments.places, strict=True):
+            if not unit or place < 0 or place in self._is_known:
+                continue
+            delivered = self._delivered.get(self._table.of(place).count)
+            sources = self._added_up(place, unit, delivered) if delivered else None
+            if sources is not None:
+                self._is_known.add(place)
+                yield from self._result(slot, place, sources)
+
+    def _added_up(self, place: int, unit: float, delivered: dict[str, list[int]]) -> Sequence[int] | None:
+        """The gradients of one parameter that are together the tensor at a place."""
+        for side in _SIDES:
+            wanted = self._numbers(place, side)
+            if wanted is None or not wanted[1]:
+                continue
+            for name, passes in delivered.items():
+                self._compared += 1
+                if self._compared > _MOST_COMPARED:
+                    return None
+                count = self._count_added_up(wanted, passes, side, unit)
+                if count:
+                    # Lists are in the order of the parameters: the next of the same size is asked first.
+                    delivered[name] = delivered.pop(name)
+                    return passes[-count:]
+        return None
+
+    def _count_added_up(self, wanted: Numbers, passes: Sequence[int], side: int, unit: float) -> int:
+        """How many of the last passes come to a tensor together; 0 if none do."""
+        signed, norms = [0.0] * SUMS, 0.0
+        for count, place in enumerate(reversed(passes), 1):
+            numbers = self._numbers(place, side)
+            if numbers is None:
+                return 0
+            signed = [total + more for total, more in zip(signed, numbers[2], strict=True)]
+            norms += math.sqrt(numbers[1])
+            if math.dist(signed, wanted[2]) <= math.sqrt(SUMS) * _ROUNDED * unit * norms:
+                return count
+        return 0
+
+    def _result(self, slot: str, place: int, sources: Sequence[int]) -> Iterator[MeasuredResult]:
+        whole = self._table.of(place)
+        parts = [self._table.of(source) for source in sources]
+        if not whole.norm or not all(part.is_known for part in (whole, *parts)):
+            return
+        yield MeasuredResult(
+            slot,
+            _over(whole.distance, whole),
+            _over(whole.coherent, whole),
+            _over(math.hypot(*(part.distance for part in parts)), whole),
+            _over(math.hypot(*(part.coherent for part in parts)), whole),
+            whole.count,
+            is_bad=False,
+            units=math.fsum(part.norm for part in parts) / whole.norm,
+            alone=whole.count,
+            alike=whole.alike,
+        )
+
+    def _numbers(self, place: int, side: int) -> Numbers | None:
+        return self._table.numbers(place, side)
+
+    def _key(self, place: int, side: int) -> tuple[float, float] | None:
+        """What distinguishes tensors: their sum, and that of their squares; None for one of zeros."""
+        numbers = self._numbers(place, side)
+        return (numbers[0], numbers[1]) if numbers is not None and numbers[1] else None
+
+
+def handed_on(event: Event, tensors: Tensors, results: Iterator[MeasuredResult]) -> Iterator[Node]:
+    """The node of those of a call's tensors that are judged, if there are any."""
+    judged = tuple(results)
+    if judged:
+        yield Node(event, "", event.direction, max(tensors.units), judged, "", hands_on=True)
+
+
+def _over(size: float, whole: Deviation) -> float:
+    return min(size / whole.norm, ENDLESS)
