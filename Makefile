@@ -17,6 +17,8 @@ TORCH_STAMP := $(TORCH_VENV)/.msprobe-installed
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # A file in one process, so that what its tests share is recorded once; long files come first.
 PARALLEL := -n $(WORKERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# What runs for each change, and in no leg of its own.
+EACH_CHANGE := not slow and not compat and not gpu and not browser and not trainers and not bugs
 # CPU seconds of each folder stand at the end; make cpu-times shows the slowest files and tests, too.
 MEASURED = --cpu-times $@
 RUN := $(VENV)/bin/python
@@ -33,11 +35,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-unit test-slow test-bugs test-kernels test-trainers test-sharded rollout-packages test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
+.PHONY: help demo test test-long test-unit test-slow test-bugs test-kernels test-trainers test-sharded rollout-packages test-rollout test-without-extension test-native test-browser test-mindspore fuzz fuzz-properties fuzz-guided docs web web-check lint format types imports check bench compat cpu-times clean
 
 help:
 	@echo "make demo      msprobe demo, into .demo: a wrong line in a small training is found"
 	@echo "make test      run the tests (minutes)"
+	@echo "make test-long run the tests of each change that cost most"
 	@echo "make test-unit run the unit tests that start no process"
 	@echo "make test TORCH_VERSION=2.1.2  run the recorder's tests with another torch, in an environment of its own"
 	@echo "make cpu-times show what the tests cost that were last run, by folder, file and test"
@@ -57,7 +60,7 @@ help:
 	@echo "make web       build the page of msprobe view from web/ (needs node)   make web-check  is what is committed that build? are the workflows right?"
 	@echo "make lint      ruff: style and format          make format   let ruff repair both"
 	@echo "make types     mypy, strict, on the package    make imports  the import rules of the architecture"
-	@echo "make check     test, lint, types and imports"
+	@echo "make check     test, test-long, lint, types and imports"
 	@echo "make bench     measure the cost of recording and comparing (long; results in bench/)"
 	@echo "make compat    check against the published mindstudio-probe (installs it in environments of its own)"
 	@echo "make clean     remove what the above wrote, the environment excepted"
@@ -82,8 +85,12 @@ test: test-torch
 else
 # One thread each: sums must not depend on how many cores there are.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) $(MEASURED) -m "not slow and not compat and not gpu and not browser and not trainers and not bugs"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) $(MEASURED) -m "not long and $(EACH_CHANGE)"
 endif
+
+# What costs most of each change: zoos of programs, sharded ranks, documents whose commands are run.
+test-long: $(STAMP)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests $(PARALLEL) $(MEASURED) -m "long and $(EACH_CHANGE)"
 
 # Versions of constraints.txt but for torch, and for what torch itself asks for. Before 2.3 it knows numpy 1 only.
 $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
@@ -273,7 +280,7 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(VENV)/bin/lint-imports
 
-check: test lint types imports
+check: test test-long lint types imports
 
 bench: $(STAMP)
 	$(RUN) bench/reference_env.py

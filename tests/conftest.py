@@ -84,10 +84,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before ``-m`` chooses: of long tables a share is for each change, and the rest for the night."""
-    from shares import share_out
+    """Before ``-m`` chooses: of long tables a share is for each change, and the rest for the night; what costs most is
+    for `make test-long`.
+    """
+    from shares import mark_long, share_out
 
     share_out(items)
+    mark_long(items)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -80,6 +80,65 @@ ONE_OF: Mapping[str, int] = {
 }
 
 
+#: The files that cost most, by folder: `make test-long` runs them, and `make test` the others. `make cpu-times` shows
+#: what each costs.
+LONG: Mapping[str, str] = {
+    "bugs/kernels": """
+        ranks
+    """,
+    "bugs": """
+        planting
+    """,
+    "hostile": """
+        configurations foreign_modules many_records names_that_are_paths settings unpacked_sizes
+    """,
+    "integration": """
+        broken_functions device_faults devices documents endurance examples graphs innocence innocence_idle
+        innocence_ranks layouts lockstep native_and_python online_check pages precheck precheck_workers
+        private_names programs run_launchers run_script run_steps taken_apart unwritten_ranks verdicts
+        view_server zoo_records
+    """,
+    "unit/capture/torch": """
+        compiled jitter
+    """,
+    "unit/cli": """
+        every_option one_command_line
+    """,
+    "unit/config": """
+        every_field
+    """,
+    "unit/diagnose": """
+        mindspore_and_pytorch rewritten_programs
+    """,
+    "unit/grad_probe": """
+        probed_programs
+    """,
+    "unit/lockstep": """
+        lockstep pairs rewritings
+    """,
+    "unit/messages": """
+        texts_outside
+    """,
+    "unit/monitor": """
+        sketch
+    """,
+    "unit/precheck": """
+        compiled_modules
+    """,
+    "unit/report": """
+        row_partners
+    """,
+}
+
+
+def mark_long(items: Iterable[pytest.Item]) -> None:
+    """Mark what is in the files of :data:`LONG`."""
+    files = {TESTS / folder / f"test_{name}.py" for folder, names in LONG.items() for name in names.split()}
+    for item in items:
+        if item.path in files:
+            item.add_marker("long")
+
+
 def share_out(items: Iterable[pytest.Item], one_of: Mapping[str, int] = ONE_OF) -> None:
     """Mark the rows that are not in the share of their test as slow."""
     if os.environ.get("MSPROBE_TESTS") == "all":
