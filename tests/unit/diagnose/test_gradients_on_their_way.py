@@ -118,6 +118,32 @@ def test_healthy_gradients_are_no_finding(tmp_path: Path, dtype: torch.dtype, pr
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+def test_where_calls_alone_were_recorded(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Of one pass, whose gradients are what calls gave; on one side those of the step before are left."""
+
+    def alone(clears: bool) -> Training:
+        model = network(dtype)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(number: int) -> None:
+            if clears:
+                optimizer.zero_grad()
+            batch, _ = batches(dtype, number)
+            (model(batch) - batch).square().mean().backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 100.0)
+            optimizer.step()
+
+        return model, step
+
+    asked: dict[str, Any] = {"level": "L1", "steps": 2}
+    healthy = behind_another_device(tmp_path / "healthy", lambda: alone(True), lambda: alone(True), **asked)
+    assert healthy.status == "agree", healthy.findings
+    verdict = behind_another_device(tmp_path / "left", lambda: alone(False), lambda: alone(True), **asked)
+    assert (verdict.status, verdict.findings[0].step) == ("diverged", 1)
+    assert verdict.findings[0].cause in ("not_cleared", "on_its_way")
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("clip", [True, False], ids=["clipped", "not clipped"])
 def test_gradients_of_the_step_before_that_are_left(tmp_path: Path, dtype: torch.dtype, clip: bool) -> None:
     verdict = behind_another_device(

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from msprobe.diagnose.measured.deviation import Deviation
-from msprobe.diagnose.measured.node import MeasuredResult, Node
+from msprobe.diagnose.measured.node import FEW_ELEMENTS, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event
@@ -59,26 +59,29 @@ class GradientsHandedOn:
             if place in self._is_known:
                 continue
             self._is_known.add(place)
-            keys = ((side, self._key(place, side)) for side in _SIDES)
-            source = next((self._given[side][key] for side, key in keys if key in self._given[side]), None)
-            if source is not None:
-                yield from self._result(slot, place, [source])
+            if sources := self._given_by_call(place):
+                yield from self._result(slot, place, sources)
 
     def taken(self, arguments: Tensors) -> Iterator[MeasuredResult]:
-        """What a call takes that is, on one side at least, the gradient of a parameter, or the sum of those of several
-        passes up to the last one. Each is judged where it is taken first.
+        """What a call takes that is, on one side at least, the gradient of a parameter, the sum of those of several
+        passes up to the last one, or what a call gave. Each is judged where it is taken first.
         """
         for slot, unit, place in zip(arguments.slots, arguments.units, arguments.places, strict=True):
             if not unit or place < 0 or place in self._is_known:
                 continue
             delivered = self._delivered.get(self._table.of(place).count)
-            sources = self._added_up(place, unit, delivered) if delivered else None
-            if sources is not None:
+            sources = self._added_up(place, unit, delivered) if delivered else []
+            if sources := sources or self._given_by_call(place):
                 self._is_known.add(place)
                 yield from self._result(slot, place, sources)
 
-    def _added_up(self, place: int, unit: float, delivered: dict[str, list[int]]) -> Sequence[int] | None:
-        """The gradients of one parameter that are together the tensor at a place."""
+    def _given_by_call(self, place: int) -> list[int]:
+        """What a call gave and is, on one side, the tensor at a place; empty if there is nothing."""
+        keys = ((side, self._key(place, side)) for side in _SIDES)
+        return [self._given[side][key] for side, key in keys if key in self._given[side]][:1]
+
+    def _added_up(self, place: int, unit: float, delivered: dict[str, list[int]]) -> list[int]:
+        """The gradients of one parameter that are together the tensor at a place; empty if there are none."""
         for side in _SIDES:
             wanted = self._numbers(place, side)
             if wanted is None or not wanted[1]:
@@ -86,13 +89,13 @@ class GradientsHandedOn:
             for name, passes in delivered.items():
                 self._compared += 1
                 if self._compared > _MOST_COMPARED:
-                    return None
+                    return []
                 count = self._count_added_up(wanted, passes, side, unit)
                 if count:
                     # Lists are in the order of the parameters: the next of the same size is asked first.
                     delivered[name] = delivered.pop(name)
                     return passes[-count:]
-        return None
+        return []
 
     def _count_added_up(self, wanted: Numbers, passes: Sequence[int], side: int, unit: float) -> int:
         """How many of the last passes come to a tensor together; 0 if none do."""
@@ -129,9 +132,13 @@ class GradientsHandedOn:
         return self._table.numbers(place, side)
 
     def _key(self, place: int, side: int) -> tuple[float, float] | None:
-        """What distinguishes tensors: their sum, and that of their squares; None for one of zeros."""
+        """What distinguishes tensors: their sum, and that of their squares; None for one of few elements, or of one
+        number, which others have as well.
+        """
         numbers = self._numbers(place, side)
-        return (numbers[0], numbers[1]) if numbers is not None and numbers[1] else None
+        if numbers is None or self._table.of(place).count < FEW_ELEMENTS or numbers[4] == numbers[5]:
+            return None
+        return numbers[0], numbers[1]
 
 
 def handed_on(event: Event, tensors: Tensors, results: Iterator[MeasuredResult]) -> Iterator[Node]:
