@@ -62,8 +62,8 @@ class GradientProbe(Observer):
         watching, self._listening = self._listening, None
         if watching is None:
             return
-        watching.stop()
-        watching.close()
+        watching.end()
+        self.probe.end_training(RANKS.current(), has_begun=False)
         why = said("optimizer-has-not-stepped")
         self.probe.close(why if self._wanted else said("probed-optimizer-lacks-parameters"))
         self._optimizer = None
@@ -91,8 +91,9 @@ class GradientProbe(Observer):
             self.probe.end_step(RANKS.current())
 
     def failed(self, event: Failure) -> None:
-        """It has raised: its gradients are of interest all the same."""
-        self.after(event.event, None)
+        """It has raised."""
+        if event.event.optimizer is self._optimizer:  # type: ignore[attr-defined]
+            self.probe.give_up_step()
 
     def _entry(self, name: str, gradient: Any) -> Entry:
         fields = self.probe.fields

@@ -35,6 +35,8 @@ class Probe:
         self._writer = StepWriter(self.fields)
         # By the place of the parameter in the model.
         self._entries: dict[int, Entry] = {}
+        # Those of a step whose optimizer has raised.
+        self._given_up: dict[int, Entry] = {}
         self._nbytes = 0
         self._folder: Path | None = None
         self._written = 0
@@ -96,7 +98,7 @@ class Probe:
 
     def end_step(self, rank: int | None) -> None:
         """The step is over: have it written, if it is wanted, also where no parameter had a gradient."""
-        entries, self._entries = self._entries, {}
+        entries, self._entries, self._given_up = self._entries, {}, {}
         nbytes, self._nbytes = self._nbytes, 0
         self._rank = rank
         if self.is_wanted(rank):
@@ -108,6 +110,17 @@ class Probe:
             self._writer.put(StepFiles(self._folder, self.step, ordered, nbytes + 1))
             self._written += 1
         self.step += 1
+
+    def give_up_step(self) -> None:
+        """An optimizer has raised: the step counts only if the training ends by that."""
+        self._given_up, self._entries = self._entries, {}
+
+    def end_training(self, rank: int | None, has_begun: bool) -> None:
+        """The training ends; ``has_begun``: in a step that some optimizers have made and others have not."""
+        if not has_begun and self._given_up:
+            self._entries, has_begun = self._given_up, True
+        if has_begun:
+            self.end_step(rank)
 
     def close(self, why_nothing: str = "") -> None:
         """Wait for the files, and say what came of it. ``why_nothing``: why there was no step, where that is known."""

@@ -18,18 +18,9 @@ class Optimizers:
         self.given = optimizer
         self._own = innermost(optimizer)
 
-    def is_meant(self, optimizer: Any) -> bool:
-        """See the protocol."""
-        return optimizer is self._own
-
     def steps_taken(self) -> int:
         """Not known: what it counts may lie on a device."""
         return 0
-
-    @property
-    def parts(self) -> int:
-        """One step is one."""
-        return 1
 
     def followed(self) -> list[Any]:
         """See the protocol."""

@@ -27,7 +27,6 @@ from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.measurements import Quantity
 from msprobe.monitor.names import Targets
 from msprobe.monitor.state import ConfiguredState
-from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.watched import WatchedModule
 
 COLUMNS: dict[Quantity, tuple[str, ...]] = {
@@ -45,13 +44,15 @@ _WEIGHTS = ("weight", "wg")
 
 
 class LayerFeatures(Observer):
-    """Measures the features of the modules that ``l2_targets`` names."""
+    """Measures the features of the modules that ``l2_targets`` names. ``is_of_training``: whether the steps of an
+    optimizer are those of the training.
+    """
 
     is_careful = True
 
-    def __init__(self, state: ConfiguredState, optimizers: Optimizers) -> None:
+    def __init__(self, state: ConfiguredState, is_of_training: Callable[[Any], bool]) -> None:
         self.state = state
-        self._optimizers = optimizers
+        self._is_of_training = is_of_training
         # Quantity -> key of the module in events -> the module.
         self._wanted: dict[Quantity, dict[str, WatchedModule]] = {name: {} for name in COLUMNS}
         self._modules: dict[str, nn.Module] = {}
@@ -99,7 +100,7 @@ class LayerFeatures(Observer):
         """A module is about to run, or an optimizer to step."""
         with private.without_functions():
             if isinstance(event, OptimizerStep):
-                if self._optimizers.is_meant(event.optimizer):
+                if self._is_of_training(event.optimizer):
                     self._measure_weights()
             elif event.key in self._wanted["attention_hook"] and self._counts(event):
                 self._measure_attention(event)

@@ -35,10 +35,6 @@ class Optimizers:
         self._outer: list[_After] = []
         self._steps = 0
 
-    def is_meant(self, optimizer: Any) -> bool:
-        """True for the optimizer whose steps are those of the training."""
-        return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
-
     def steps_taken(self) -> int:
         """How many steps the optimizers of torch say that they have taken: by what they keep of their parameters."""
         steps = 0
@@ -49,22 +45,17 @@ class Optimizers:
                     steps = max(steps, int(step))
         return steps
 
-    @property
-    def parts(self) -> int:
-        """How many steps of optimizers of torch make one step of the given one."""
-        parts_held = getattr(self.given, _PARTS.get(type(self.given).__name__, ""), None)
-        return max(len(parts_held if parts_held is not None else members(self.given)), 1)
-
     def followed(self) -> list[Any]:
-        """The optimizers of torch whose steps are those of the given one."""
-        return members(self.given)
+        """The optimizers of torch whose steps are those of the given one, each as often as it steps in one of them."""
+        stepped_on = getattr(self.given, _STEPPED_ON.get(type(self.given).__name__, ""), None)
+        return members(self.given) * (len(stepped_on) if stepped_on else 1)
 
     def kept(
         self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True
     ) -> Mapping[int, KeptParameter]:
         """See :class:`msprobe.monitor.steps.Optimizers`. ``event`` None: of all parts of a step."""
         all_kept = self._all_kept(parameters, moments)
-        if event is None or self.parts == 1:
+        if event is None or len(self.followed()) <= 1:
             return all_kept
         changed = {id(parameter) for group in event.optimizer.param_groups for parameter in group["params"]}
         return {
@@ -329,8 +320,8 @@ def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept
     return KeptParameter(part(flat), gradient, {name: part(moment) for name, moment in moments.items()}, step, id(flat))
 
 
-# Of one step of theirs, an optimizer of torch steps so often: once for each of these.
-_PARTS = {
+# In a step of theirs, an optimizer of torch steps so often: once for each of these.
+_STEPPED_ON = {
     "DeepSpeedZeroOptimizer": "single_partition_of_fp32_groups",
     "DeepSpeedZeroOptimizer_Stage3": "fp16_groups",
 }

@@ -45,6 +45,7 @@ class TrainerMon(Monitor):
     wrong.
     """
 
+    watch_class = Watch
     _optimizers: Optimizers | None
 
     def __init__(
@@ -76,19 +77,6 @@ class TrainerMon(Monitor):
 
     def _new_training(self) -> TrainingListening:
         return TrainingListening()
-
-    def _new_watch(self, config: MonitorConfig) -> Watch:
-        assert self._optimizers is not None
-        return Watch(
-            self.framework,
-            config,
-            self._models,
-            self._micro_steps,
-            self._optimizers,
-            self._groups,
-            self._over,
-            self._skipped,
-        )
 
     def _debugger(self) -> Any:
         return PrecisionDebugger

@@ -35,31 +35,34 @@ class Watch(measuring.Watch):
         micro_steps: int,
         optimizers: Optimizers,
         groups: Groups,
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
+        is_of_training: Callable[[Any], bool],
+        left_out: Callable[[bool], None],
     ) -> None:
         self._flat = FlatParameters(models)
-        self._steps: OptimizerSteps | None = None
         self._features: LayerFeatures | None = None
-        super().__init__(framework, config, models, micro_steps, optimizers, groups, over, skipped)
+        super().__init__(framework, config, models, micro_steps, optimizers, groups, is_of_training, left_out)
 
     def end(self) -> None:
         """See the base class."""
         self._flat.detach()
-        if self._steps is not None:
-            self._steps.optimizers.leave_outer_step()
+        self.optimizers.leave_outer_step()
 
     def _new_unreduced(self) -> UnreducedGradients:
         return gradients.UnreducedGradients(self.state, _is_sharded(self.models), self._flat)
 
     def _new_steps(self, unreduced: Any) -> OptimizerSteps:
-        self._steps = OptimizerSteps(
-            self.state, self.optimizers, self.groups, unreduced, self._flat.pieces, self._over, self._skipped
+        return OptimizerSteps(
+            self.state,
+            self.optimizers,
+            self.groups,
+            unreduced,
+            self.is_of_training,
+            self._flat.pieces,
+            self.left_out,
         )
-        return self._steps
 
     def _new_features(self) -> list[Observer]:
-        self._features = LayerFeatures(self.state, self.optimizers)
+        self._features = LayerFeatures(self.state, self.is_of_training)
         return [self._features]
 
     def _collect(self) -> Callable[[], None]:
@@ -75,7 +78,7 @@ class Watch(measuring.Watch):
         return finish
 
     def _finish_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
-        shards = self._steps.shards if self._steps is not None else None
+        shards = self._steps.shards if isinstance(self._steps, OptimizerSteps) else None
         if shards is None or shards.is_empty:
             return finish
         finish()
