@@ -32,7 +32,6 @@ class GradientProbe(Observer):
     def __init__(self, settings: Settings) -> None:
         self.probe = Probe(settings, "mindspore")
         self._optimizer: Any = None
-        self._names: dict[int, str] = {}
         self._wanted: frozenset[str] = frozenset()
         self._listening: TrainingListening | None = None
 
@@ -79,11 +78,9 @@ class GradientProbe(Observer):
                 if optimized.gradient is None:
                     log.once(("grad is None", name), "info", said("gradient-is-none", name))
                     continue
-                try:
-                    entry = self._entry(name, optimized.gradient)
-                except Exception as error:
-                    entry = self.probe.skipped(name, optimized.gradient, error)
-                self.probe.add(place, entry, 1000 + int(getattr(optimized.gradient, "size", 0)))
+                gradient = optimized.gradient
+                count = int(getattr(gradient, "size", 0))
+                self.probe.add(place, name, gradient, count, self._entry)
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,17 @@ class Probe:
         if self.settings.existing == "refuse" and self.settings.wants_rank(rank or 0) and _old_steps(folder):
             raise PathError(said("gradients-of-earlier-run", folder))
 
-    def add(self, place: int, entry: Entry, nbytes: int) -> None:
-        """What was found of the parameter at this place of the model, in the step that runs now."""
-        self._entries[place] = entry
-        self._nbytes += nbytes
+    def add(self, place: int, name: str, gradient: Any, count: int, read: Callable[..., Entry], *more: Any) -> None:
+        """The gradient of the parameter at this place of the model, in the step that runs now: of ``count`` elements,
+        measured by ``read(name, gradient, *more)``. One that cannot be read has a row without numbers.
+        """
+        try:
+            self._entries[place] = read(name, gradient, *more)
+        except Exception as error:
+            self._entries[place] = self._unreadable(name, gradient, error)
+        self._nbytes += count + 1000
 
-    def skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
-        """A row without numbers, for a gradient that cannot be read: its shape is known at most."""
+    def _unreadable(self, name: str, gradient: Any, error: Exception) -> Entry:
         log.once(
             ("gradient", name),
             "warning",

@@ -24,7 +24,7 @@ from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.capture.torch.training import TrainingListening
-from msprobe.capture.torch.updated_parameters import UpdatedParameters
+from msprobe.capture.torch.updated_parameters import UpdatedParameters, gradient_of
 from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
@@ -148,18 +148,12 @@ class GradientProbe(Observer):
         devices: dict[torch.device, DeviceStep] = {}
         for place in places:
             name, parameter = self._updated.named[place]
-            gradient = getattr(parameter, "main_grad", None)
-            if gradient is None:
-                gradient = parameter.grad
+            gradient = gradient_of(parameter)
             if gradient is None:
                 if parameter.requires_grad:
                     without.append(name)
                 continue
-            try:
-                entry = self._entry(name, gradient, devices)
-            except Exception as error:
-                entry = self.probe.skipped(name, gradient, error)
-            probe.add(place, entry, gradient.numel() + 1000)
+            probe.add(place, name, gradient, gradient.numel(), self._entry, devices)
         for device in devices.values():
             device.launch()
         self._warn_of_missing_gradients(without)
@@ -175,44 +169,37 @@ class GradientProbe(Observer):
         dtype = _NUMPY.get(gradient.dtype)
         plain = type(gradient) in ORDINARY and gradient.layout is torch.strided
         shape = tuple(gradient.shape)
-        fields = self.probe.fields
         if plain and dtype is not None and gradient.is_cpu and gradient.is_contiguous() and _fits(gradient, dtype):
-            norm = float(gradient.norm()) if fields.compat_norm else None
-            return measure(_gradient(name, gradient, dtype, shape, None, norm), fields)
+            return self._measured(name, gradient, shape, None)
         if gradient.layout is torch.sparse_coo:
             # Elements of one index are added up, which torch does not do among its own kernels alone.
             gradient = gradient.coalesce()
         with OwnWork():
             values, local_shape = _values(name, gradient)
             if values.device.type != "cpu":
-                step = devices.setdefault(values.device, DeviceStep(values.device, fields))
+                step = devices.setdefault(values.device, DeviceStep(values.device, self.probe.fields))
                 return step.add(name, values, shape, local_shape)
-            norm = float(values.norm()) if fields.compat_norm and values.numel() else None
-            if values.dtype not in _NUMPY:
-                values = values.to(torch.float32)
+            return self._measured(name, values, shape, local_shape)
+
+    def _measured(
+        self, name: str, values: torch.Tensor, shape: tuple[int, ...], local_shape: tuple[int, ...] | None
+    ) -> Entry:
+        """``values``: in the memory of the host; read where they are, if that can be."""
+        fields, count = self.probe.fields, values.numel()
+        norm = float(values.norm()) if fields.compat_norm and count else None
+        if values.dtype not in _NUMPY:
+            values = values.to(torch.float32)
+        if not values.is_contiguous():
             values = values.contiguous()
-            return measure(_gradient(name, values, _NUMPY[values.dtype], shape, local_shape, norm), fields)
+        dtype, address = _NUMPY[values.dtype], address_of(values) if count else 0
+        flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
+        return measure(ProbedGradient(name, flat, address, shape, local_shape, norm), fields)
 
 
 def _fits(gradient: torch.Tensor, dtype: Any) -> bool:
     """True if the elements, which are adjacent and more than none, lie in memory that is there."""
     end = (gradient.storage_offset() + gradient.numel()) * dtype.itemsize
     return bool(address_of(gradient)) and end <= gradient.untyped_storage().nbytes()
-
-
-def _gradient(
-    name: str,
-    values: torch.Tensor,
-    dtype: Any,
-    shape: tuple[int, ...],
-    local_shape: tuple[int, ...] | None,
-    norm: float | None,
-) -> ProbedGradient:
-    """The elements of a tensor in memory that is adjacent, not copied: valid as long as ``values`` is."""
-    count = values.numel()
-    address = address_of(values) if count else 0
-    flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
-    return ProbedGradient(name, flat, address, shape, local_shape, norm)
 
 
 def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:

@@ -12,6 +12,14 @@ from msprobe.capture.torch.optimizer_cycle import all_optimizers, is_hooked, par
 Named = Sequence[tuple[str, torch.Tensor]]
 
 
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
+    """The gradient that an optimizer uses: ``main_grad`` where a wrapper lets gradients gather there, as Megatron does,
+    else ``grad``.
+    """
+    gradient: torch.Tensor | None = getattr(parameter, "main_grad", None)
+    return parameter.grad if gradient is None else gradient
+
+
 class UpdatedParameters:
     """Knows by their places which parameters of a model an optimizer updates.
 
