@@ -20,7 +20,7 @@ from msprobe.monitor.alerts.attempts import Attempt, Why
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.rules import SkippedSteps
 from msprobe.monitor.alerts.sink import OnAlert
-from msprobe.monitor.config import MonitorConfig, load
+from msprobe.monitor.config import MonitorConfig, checked_operators, load
 from msprobe.monitor.ends import end_at_exit, warn_of_forgotten_start
 from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.measurements import Quantity, StepMetrics
@@ -226,7 +226,7 @@ class Monitor:
 
     @ops.setter
     def ops(self, value: Any) -> None:
-        self._next_ops = self._switch.checked_ops(value)
+        self._next_ops = checked_operators(value)
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
         """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""

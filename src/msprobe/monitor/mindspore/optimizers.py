@@ -23,11 +23,9 @@ class Optimizers:
         return 0
 
     def followed(self) -> list[Any]:
-        """See the protocol."""
         return [self._own]
 
     def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
-        """See the protocol."""
         kept: dict[int, KeptParameter] = {}
         for parameter in event.parameters.values():
             if id(parameter.weight) in parameters:

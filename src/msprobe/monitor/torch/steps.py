@@ -54,7 +54,6 @@ class OptimizerSteps(steps.OptimizerSteps):
         self._is_on = False
 
     def before(self, event: Any) -> None:
-        """See the base class."""
         if self.is_of_training(event.optimizer):
             self.optimizers.note_step()
         super().before(event)

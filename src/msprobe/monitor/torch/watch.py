@@ -11,10 +11,7 @@ from torch import nn
 from msprobe.capture.listeners import Observer
 from msprobe.capture.torch.user_modules import modules, parameters
 from msprobe.monitor import measuring
-from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gradients import UnreducedGradients
-from msprobe.monitor.steps import Groups
 from msprobe.monitor.torch import gradients
 from msprobe.monitor.torch.flat_parameters import FlatParameters
 from msprobe.monitor.torch.l2 import LayerFeatures
@@ -27,25 +24,14 @@ class Watch(measuring.Watch):
 
     optimizers: Optimizers
 
-    def __init__(
-        self,
-        framework: MonitorFramework,
-        config: MonitorConfig,
-        models: Sequence[nn.Module],
-        micro_steps: int,
-        optimizers: Optimizers,
-        groups: Groups,
-        is_of_training: Callable[[Any], bool],
-        left_out: Callable[[bool], None],
-    ) -> None:
-        self._flat = FlatParameters(models)
-        self._features: LayerFeatures | None = None
-        super().__init__(framework, config, models, micro_steps, optimizers, groups, is_of_training, left_out)
-
     def end(self) -> None:
-        """See the base class."""
         self._flat.detach()
         self.optimizers.leave_outer_step()
+
+    def _new_listeners(self) -> list[Observer]:
+        self._flat = FlatParameters(self.models)
+        self._features: LayerFeatures | None = None
+        return super()._new_listeners()
 
     def _new_unreduced(self) -> UnreducedGradients:
         return gradients.UnreducedGradients(self.state, _is_sharded(self.models), self._flat)
