@@ -66,11 +66,7 @@ class Probe:
                 near = near_words(name, names, n=3, cutoff=0.5)
                 near += [other for other in names if other.endswith(f".{name}") and other not in near][:3]
                 hint = said("near-parameters", ", ".join(near)) if near else said("its-parameters", _some(names))
-                log.once(
-                    ("param_list", name),
-                    "warning",
-                    said("param-list-unknown", name, hint),
-                )
+                log.once(("param_list", name), "warning", said("param-list-unknown", name, hint))
         return frozenset(names) & frozenset(wanted)
 
     # ---------------------------------------------------------------- what is found

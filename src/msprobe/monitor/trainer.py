@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from msprobe import log
+from msprobe.capture.debugger import Debugger
 from msprobe.capture.events import Step
 from msprobe.capture.training import TrainingListening
 from msprobe.errors import InvalidInputError
@@ -42,6 +43,11 @@ class Monitor:
 
     ``framework``: what has to be known of it. The rest: see there.
     """
+
+    #: What follows the training, what a configuration attaches to it, and what records a step behind an alert.
+    training_class: type[TrainingListening]
+    watch_class: type[Watch]
+    debugger_class: type[Debugger]
 
     def __init__(
         self,
@@ -118,7 +124,7 @@ class Monitor:
         self._groups = Groups(self.framework, dp_group, tp_group)
         if not self._is_wanted:
             return
-        self._training = training = self._new_training()
+        self._training = training = self.training_class()
         if self.config.alert is not None and self.config.alert.record:
             training.add(ModelPasses(self._begin_pass))
         if not self._switch.is_dynamic or self.config.dynamic_on:
@@ -263,19 +269,9 @@ class Monitor:
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         raise NotImplementedError
 
-    def _new_training(self) -> TrainingListening:
-        raise NotImplementedError
-
-    #: The class of what a configuration attaches.
-    watch_class: type[Watch]
-
     def _possible(self, config: MonitorConfig) -> MonitorConfig:
         """The configuration without what is not measured in this framework."""
         return config
-
-    def _debugger(self) -> Any:
-        """The class of the PrecisionDebugger that records a step behind an alert."""
-        raise NotImplementedError
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         """Have ``function`` called behind each step of an optimizer, where what it raises reaches the program. Returns
@@ -306,7 +302,7 @@ class Monitor:
         if watch.is_a_look:
             self._place_stop()
         if self._record is None and config.alert is not None and config.alert.record:
-            self._record = RecordSteps(self._debugger(), self._models, config.alert.record, self._output.folder)
+            self._record = RecordSteps(self.debugger_class, self._models, config.alert.record, self._output.folder)
         for listener in watch.listeners:
             training.add(listener)
 
@@ -436,11 +432,7 @@ class Monitor:
 
     def _warn_if_nothing(self) -> None:
         if self._written and self._output.is_empty:
-            log.once(
-                ("monitor", id(self)),
-                "warning",
-                said("nothing-measured"),
-            )
+            log.once(("monitor", id(self)), "warning", said("nothing-measured"))
 
     # ---------------------------------------------------------------- one look, then stop
 

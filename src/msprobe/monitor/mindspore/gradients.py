@@ -35,8 +35,4 @@ class UnreducedGradients(gradients.UnreducedGradients):
     def end(self) -> None:
         self._sums.clear()
         if self.state.watched.parameters and not self._times:
-            log.once(
-                ("monitor", "unreduced"),
-                "warning",
-                said("no-unreduced-gradients-in-mindspore"),
-            )
+            log.once(("monitor", "unreduced"), "warning", said("no-unreduced-gradients-in-mindspore"))

@@ -52,6 +52,8 @@ class TrainerMon(Monitor):
     wrong.
     """
 
+    training_class = TrainingListening
+    debugger_class = PrecisionDebugger
     watch_class = _Watch
 
     def __init__(
@@ -79,9 +81,6 @@ class TrainerMon(Monitor):
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer)
 
-    def _new_training(self) -> TrainingListening:
-        return TrainingListening()
-
     def _possible(self, config: MonitorConfig) -> MonitorConfig:
         without = [name for name in ("ur_distribution", "recording_l2_features") if getattr(config, name)]
         if without:
@@ -91,15 +90,8 @@ class TrainerMon(Monitor):
                 said("not-measured-in-mindspore", joined(" and ", without)),
             )
         if config.scope == "global":
-            log.once(
-                ("monitor", "mindspore", "scope"),
-                "warning",
-                said("scope-global-in-mindspore"),
-            )
+            log.once(("monitor", "mindspore", "scope"), "warning", said("scope-global-in-mindspore"))
         return replace(config, ur_distribution=False, recording_l2_features=False)
-
-    def _debugger(self) -> Any:
-        return PrecisionDebugger
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         # MindSpore takes functions and methods as hooks, and no other objects.

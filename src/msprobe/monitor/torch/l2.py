@@ -124,11 +124,7 @@ class LayerFeatures(Observer):
         """Of the first head of the first sample: p = softmax(Q K^T / sqrt(d)), causal where the scores are square."""
         given = [tensor for tensor in event.args if isinstance(tensor, torch.Tensor)]
         if len(given) < 2:
-            log.once(
-                ("monitor", "attention", event.key),
-                "warning",
-                said("attention-without-q-and-k", event.key),
-            )
+            log.once(("monitor", "attention", event.key), "warning", said("attention-without-q-and-k", event.key))
             return
         query, key = (unwrap(tensor).values for tensor in given[:2])
         if query is None or key is None or query.dim() != 4 or key.dim() != 4:

@@ -45,6 +45,8 @@ class TrainerMon(Monitor):
     wrong.
     """
 
+    training_class = TrainingListening
+    debugger_class = PrecisionDebugger
     watch_class = Watch
     _optimizers: Optimizers | None
 
@@ -74,12 +76,6 @@ class TrainerMon(Monitor):
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer, self._main_grad)
-
-    def _new_training(self) -> TrainingListening:
-        return TrainingListening()
-
-    def _debugger(self) -> Any:
-        return PrecisionDebugger
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         return optimizer.register_step_post_hook(function)

@@ -32,10 +32,8 @@ def same_bits(first: torch.Tensor, second: Any) -> bool:
     if not isinstance(second, torch.Tensor) or first.shape != second.shape or first.dtype != second.dtype:
         return False
     first_bytes, other = (
-        first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8),
-        None,
+        (tensor if tensor.dim() else tensor.reshape(1)).contiguous().view(torch.uint8) for tensor in (first, second)
     )
-    other = second.contiguous().view(torch.uint8) if second.dim() else second.reshape(1).view(torch.uint8)
     return bool(torch.equal(first_bytes, other))
 
 
