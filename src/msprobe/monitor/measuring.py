@@ -21,6 +21,7 @@ from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.steps import Groups, Optimizers, OptimizerSteps
 from msprobe.monitor.structure import Stacks, Structure
+from msprobe.monitor.tags import tag_of
 
 _KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 _MOST_SHOWN = 5
@@ -223,20 +224,16 @@ class _Later:
         return self._gathering.metrics()
 
 
-_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
-
-
 def tagged(
     framework: MonitorFramework, metrics: StepMetrics, quantity: Quantity, rank: int
 ) -> dict[str, dict[str, Any]]:
     """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
     ops = metrics.ops_of(quantity)
-    return {_tag(row, rank, quantity): _values(framework, ops, row) for row in metrics.rows.get(quantity, ())}
-
-
-def _tag(row: Row, rank: int, quantity: str) -> str:
-    micro = "" if row.micro_step is None else f":{row.micro_step}"
-    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
+    kind = "pre_grad" if quantity == "grad_unreduced" else quantity
+    return {
+        tag_of(row.stage, row.name, row.micro_step, rank, kind): _values(framework, ops, row)
+        for row in metrics.rows.get(quantity, ())
+    }
 
 
 def _values(framework: MonitorFramework, ops: Sequence[str], row: Row) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from msprobe.capture.torch.user_modules import is_training
 from msprobe.messages import said
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.measurements import Quantity
-from msprobe.monitor.names import Targets
+from msprobe.monitor.names import Targets, exactly
 from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedModule
 
@@ -60,7 +60,7 @@ class LayerFeatures(Observer):
         passes = {*self._wanted["attention_hook"], *self._wanted["moe_router_logit_hook"]}
         self.wants = Wants(
             kinds=frozenset[EventKind](("pass", "optimizer") if passes else ("optimizer",)),
-            modules=[_exactly(path_of(key)) for key in sorted(passes)],
+            modules=[exactly(path_of(key)) for key in sorted(passes)],
             directions=frozenset[Direction](("forward",)),
         )
         self._times: dict[tuple[Quantity, str], int] = {}
@@ -264,8 +264,3 @@ def _wide(values: torch.Tensor) -> torch.Tensor:
 
 def _flat(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _exactly(path: str) -> str:
-    """A pattern that matches this path and nothing else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
