@@ -51,10 +51,7 @@ class GradientProbe(Observer):
         self._optimizer = optimizer
         self._listening = TrainingListening(self)
         self._listening.start()
-        if not RANKS.current():
-            level = self.probe.fields.grad_level
-            log.info(said("gradients-watched", level, len(self._wanted)))
-            log.debug(f"grad_probe: {', '.join(names)}")
+        self.probe.announce(RANKS.current(), [name for name in names if name in self._wanted])
 
     def end(self) -> None:
         """Take all hooks away and wait for the files."""
@@ -72,15 +69,14 @@ class GradientProbe(Observer):
     def before(self, event: Event) -> None:
         """An optimizer is about to step."""
         if event.optimizer is self._optimizer and self.probe.is_wanted(RANKS.current()):  # type: ignore[attr-defined]
+            without = []
             for place, (name, optimized) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
-                if name not in self._wanted:
-                    continue
-                if optimized.gradient is None:
-                    log.once(("grad is None", name), "info", said("gradient-is-none", name))
-                    continue
                 gradient = optimized.gradient
-                count = int(getattr(gradient, "size", 0))
-                self.probe.add(place, name, gradient, count, self._entry)
+                if name in self._wanted and gradient is None:
+                    without.append(name)
+                elif name in self._wanted:
+                    self.probe.add(place, name, gradient, int(getattr(gradient, "size", 0)), self._entry)
+            self.probe.note_missing(without)
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped."""
@@ -100,14 +96,14 @@ class GradientProbe(Observer):
             # Rows or elements of a sparse gradient.
             gradient = gradient.values
             local_shape = tuple(int(size) for size in gradient.shape)
-            log.once(("kind", name), "warning", said("gradient-sparse", name))
+            self.probe.note_kind(name, "gradient-is-sparse")
         if gradient.dtype == mindspore.bfloat16:
             gradient = gradient.astype(mindspore.float32)
         array: Array = np.ascontiguousarray(gradient.asnumpy())
         if array.dtype.kind == "c":
             array = array.view(array.real.dtype).reshape(*array.shape, 2)
             local_shape = array.shape
-            log.once(("kind", name), "warning", said("gradient-complex", name))
+            self.probe.note_kind(name, "gradient-is-complex")
         norm = None
         if fields.compat_norm and array.size:
             norm = float(np.sqrt(np.square(array).sum(dtype=array.dtype)))

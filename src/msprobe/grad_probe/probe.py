@@ -38,6 +38,7 @@ class Probe:
         # Those of a step whose optimizer has raised.
         self._given_up: dict[int, Entry] = {}
         self._nbytes = 0
+        self._without: set[str] = set()
         self._folder: Path | None = None
         self._written = 0
         # As it was at the last step.
@@ -71,6 +72,12 @@ class Probe:
 
     # ---------------------------------------------------------------- what is found
 
+    def announce(self, rank: int | None, names: Sequence[str]) -> None:
+        """Say which parameters are watched."""
+        if not rank:
+            log.info(said("gradients-watched", self.fields.grad_level, len(names)))
+            log.debug(f"grad_probe: {', '.join(names)}")
+
     def check_folder(self, rank: int | None) -> None:
         """Raise PathError if steps of an earlier run are there and the settings say to refuse that."""
         folder = self._rank_folder(rank)
@@ -86,6 +93,18 @@ class Probe:
         except Exception as error:
             self._entries[place] = self._unreadable(name, gradient, error)
         self._nbytes += count + 1000
+
+    def note_kind(self, name: str, kind: str) -> None:
+        """The gradient of a parameter is no plain one. ``kind``: of the catalogue's pieces the one that says what."""
+        log.once(("kind", name), "warning", said("gradient-of-parameter", name, said(kind)))
+
+    def note_missing(self, names: Sequence[str]) -> None:
+        """These parameters have no gradient; each is named once."""
+        new = [name for name in names if name not in self._without]
+        if new:
+            self._without.update(new)
+            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
+            log.info(said("gradients-missing", ", ".join(new[:8]), more, self.step))
 
     def _unreadable(self, name: str, gradient: Any, error: Exception) -> Entry:
         log.once(

@@ -48,7 +48,6 @@ class GradientProbe(Observer):
         self.probe = Probe(settings, "pytorch")
         self._models: list[nn.Module] = []
         self._training: TrainingListening | None = None
-        self._without: set[str] = set()
 
     def watch(self, model: Any) -> None:
         """Begin. Raises InvalidInputError for what is no model, PathError where the settings refuse what is there."""
@@ -69,10 +68,7 @@ class GradientProbe(Observer):
         # Without names of modules: optimizer steps alone are of interest.
         training.recorder.start([])
         self._training = training
-        if not RANKS.current():
-            fields, names = self.probe.fields, [name for name, _ in updated.named]
-            log.info(said("gradients-watched", fields.grad_level, len(names)))
-            log.debug(f"grad_probe: {', '.join(names)}")
+        self.probe.announce(RANKS.current(), [name for name, _ in updated.named])
 
     def end(self) -> None:
         """Take all hooks away and wait for the files."""
@@ -156,14 +152,7 @@ class GradientProbe(Observer):
             probe.add(place, name, gradient, gradient.numel(), self._entry, devices)
         for device in devices.values():
             device.launch()
-        self._warn_of_missing_gradients(without)
-
-    def _warn_of_missing_gradients(self, names: Sequence[str]) -> None:
-        new = [name for name in names if name not in self._without]
-        if new:
-            self._without.update(new)
-            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
-            log.info(said("gradients-missing", ", ".join(new[:8]), more, self.probe.step))
+        probe.note_missing(without)
 
     def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:
         dtype = _NUMPY.get(gradient.dtype)
@@ -175,7 +164,10 @@ class GradientProbe(Observer):
             # Elements of one index are added up, which torch does not do among its own kernels alone.
             gradient = gradient.coalesce()
         with OwnWork():
-            values, local_shape = _values(name, gradient)
+            values, kind = _values(gradient)
+            if kind:
+                self.probe.note_kind(name, kind)
+            local_shape = None if values.shape == gradient.shape else tuple(values.shape)
             if values.device.type != "cpu":
                 step = devices.setdefault(values.device, DeviceStep(values.device, self.probe.fields))
                 return step.add(name, values, shape, local_shape)
@@ -202,8 +194,8 @@ def _fits(gradient: torch.Tensor, dtype: Any) -> bool:
     return bool(address_of(gradient)) and end <= gradient.untyped_storage().nbytes()
 
 
-def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:
-    """A plain real tensor with the elements that are here, and its shape where it is not the gradient's."""
+def _values(gradient: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """A plain real tensor with the elements that are here, and what is unusual of the gradient."""
     unwrapped = unwrap(gradient)
     values = unwrapped.values
     if values is None:
@@ -216,9 +208,4 @@ def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int,
         kind = kind or "gradient-is-sparse"
     elif not values.numel():
         kind = kind or "gradient-is-empty"
-    if kind:
-        log.once(("kind", name), "warning", said("gradient-of-parameter", name, said(kind)))
-    if not values.is_floating_point():
-        values = values.to(torch.float32)
-    shape = tuple(values.shape)
-    return values, None if shape == tuple(gradient.shape) else shape
+    return values if values.is_floating_point() else values.to(torch.float32), kind
