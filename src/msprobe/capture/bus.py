@@ -53,7 +53,7 @@ class Bus:
         # Of this step, asked for once.
         self.rank: int | None = None
         # What waits for the end of an optimizer step.
-        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._waiting: list[Callable[[], None]] = []
 
     # ---------------------------------------------------------------- who listens
 
@@ -304,16 +304,16 @@ class Bus:
         except Exception as error:
             self._drop(listening, getattr(listening.listener, moment), event, error)
 
-    def afterwards(self, work: Callable[[], None], place: int = 0) -> None:
+    def afterwards(self, work: Callable[[], None]) -> None:
         """Do ``work`` when the optimizer step that listeners are being notified of is over, and nobody goes through its
-        hooks any more: hooks may be put and taken away then. Work with a lower ``place`` comes first.
+        hooks any more: hooks may be put and taken away then. What comes first is done first.
         """
-        self._waiting.append((place, work))
+        self._waiting.append(work)
 
     def leave_step(self) -> None:
         """An optimizer step is over: what has waited for it is done."""
         waiting, self._waiting = self._waiting, []
-        for _, work in sorted(waiting, key=lambda pair: pair[0]):
+        for work in waiting:
             self.session.guard(work)
 
     def show_before(self, routes: Sequence[Route], event: Any, tensors: Sequence[Any] = ()) -> None:

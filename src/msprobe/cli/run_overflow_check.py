@@ -83,7 +83,8 @@ def execute(args: argparse.Namespace) -> int:
     from msprobe.coverage import Coverage, NotRead
     from msprobe.precheck import mindspore_rows
     from msprobe.precheck.executors import executor_of
-    from msprobe.precheck.job import ABNORMAL, SKIPPED, Task
+    from msprobe.precheck.job import Task
+    from msprobe.precheck.overflow import ABNORMAL, SKIPPED
     from msprobe.precheck.pool import Pool
     from msprobe.precheck.requests import open_requests
     from msprobe.precheck.selection import Selection
@@ -128,7 +129,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _in_all(keys_by_word: Mapping[str, Sequence[str]]) -> str:
     """All of it in a sentence, with the calls that matter by name. The calls that do not overflow are normal, too."""
-    from msprobe.precheck.job import ABNORMAL, NORMAL, SKIPPED
+    from msprobe.precheck.overflow import ABNORMAL, NORMAL, SKIPPED
 
     def named(word: str) -> str:
         names = keys_by_word.get(word, ())

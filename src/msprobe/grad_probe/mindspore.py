@@ -32,7 +32,6 @@ class GradientProbe(Observer):
     def __init__(self, settings: Settings) -> None:
         self.probe = Probe(settings, "mindspore")
         self._optimizer: Any = None
-        self._names: dict[int, str] = {}
         self._wanted: frozenset[str] = frozenset()
         self._listening: TrainingListening | None = None
 
@@ -52,18 +51,15 @@ class GradientProbe(Observer):
         self._optimizer = optimizer
         self._listening = TrainingListening(self)
         self._listening.start()
-        if not RANKS.current():
-            level = self.probe.fields.grad_level
-            log.info(said("gradients-watched", level, len(self._wanted)))
-            log.debug(f"grad_probe: {', '.join(names)}")
+        self.probe.announce(RANKS.current(), [name for name in names if name in self._wanted])
 
     def end(self) -> None:
         """Take all hooks away and wait for the files."""
         watching, self._listening = self._listening, None
         if watching is None:
             return
-        watching.stop()
-        watching.close()
+        watching.end()
+        self.probe.end_training(RANKS.current(), has_begun=False)
         why = said("optimizer-has-not-stepped")
         self.probe.close(why if self._wanted else said("probed-optimizer-lacks-parameters"))
         self._optimizer = None
@@ -73,17 +69,14 @@ class GradientProbe(Observer):
     def before(self, event: Event) -> None:
         """An optimizer is about to step."""
         if event.optimizer is self._optimizer and self.probe.is_wanted(RANKS.current()):  # type: ignore[attr-defined]
+            without = []
             for place, (name, optimized) in enumerate(event.parameters.items()):  # type: ignore[attr-defined]
-                if name not in self._wanted:
-                    continue
-                if optimized.gradient is None:
-                    log.once(("grad is None", name), "info", said("gradient-is-none", name))
-                    continue
-                try:
-                    entry = self._entry(name, optimized.gradient)
-                except Exception as error:
-                    entry = self.probe.skipped(name, optimized.gradient, error)
-                self.probe.add(place, entry, 1000 + int(getattr(optimized.gradient, "size", 0)))
+                gradient = optimized.gradient
+                if name in self._wanted and gradient is None:
+                    without.append(name)
+                elif name in self._wanted:
+                    self.probe.add(place, name, gradient, int(getattr(gradient, "size", 0)), self._entry)
+            self.probe.note_missing(without)
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped."""
@@ -91,8 +84,9 @@ class GradientProbe(Observer):
             self.probe.end_step(RANKS.current())
 
     def failed(self, event: Failure) -> None:
-        """It has raised: its gradients are of interest all the same."""
-        self.after(event.event, None)
+        """It has raised."""
+        if event.event.optimizer is self._optimizer:  # type: ignore[attr-defined]
+            self.probe.give_up_step()
 
     def _entry(self, name: str, gradient: Any) -> Entry:
         fields = self.probe.fields
@@ -102,14 +96,14 @@ class GradientProbe(Observer):
             # Rows or elements of a sparse gradient.
             gradient = gradient.values
             local_shape = tuple(int(size) for size in gradient.shape)
-            log.once(("kind", name), "warning", said("gradient-sparse", name))
+            self.probe.note_kind(name, "gradient-is-sparse")
         if gradient.dtype == mindspore.bfloat16:
             gradient = gradient.astype(mindspore.float32)
         array: Array = np.ascontiguousarray(gradient.asnumpy())
         if array.dtype.kind == "c":
             array = array.view(array.real.dtype).reshape(*array.shape, 2)
             local_shape = array.shape
-            log.once(("kind", name), "warning", said("gradient-complex", name))
+            self.probe.note_kind(name, "gradient-is-complex")
         norm = None
         if fields.compat_norm and array.size:
             norm = float(np.sqrt(np.square(array).sum(dtype=array.dtype)))

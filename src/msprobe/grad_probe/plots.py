@@ -20,11 +20,7 @@ def draw(rank: RankComparison, folder: Path, with_parameters: bool) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        log.once(
-            "matplotlib",
-            "info",
-            said("no-pictures-of-gradients"),
-        )
+        log.once("matplotlib", "info", said("no-pictures-of-gradients"))
         return
     make_folder_in(folder.parent, folder.name)
     curves: list[tuple[str, list[float | None]]] = [("summary", [rank.summary(step) for step in rank.steps])]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,10 @@ class Probe:
         self._writer = StepWriter(self.fields)
         # By the place of the parameter in the model.
         self._entries: dict[int, Entry] = {}
+        # Those of a step whose optimizer has raised.
+        self._given_up: dict[int, Entry] = {}
         self._nbytes = 0
+        self._without: set[str] = set()
         self._folder: Path | None = None
         self._written = 0
         # As it was at the last step.
@@ -64,14 +67,16 @@ class Probe:
                 near = near_words(name, names, n=3, cutoff=0.5)
                 near += [other for other in names if other.endswith(f".{name}") and other not in near][:3]
                 hint = said("near-parameters", ", ".join(near)) if near else said("its-parameters", _some(names))
-                log.once(
-                    ("param_list", name),
-                    "warning",
-                    said("param-list-unknown", name, hint),
-                )
+                log.once(("param_list", name), "warning", said("param-list-unknown", name, hint))
         return frozenset(names) & frozenset(wanted)
 
     # ---------------------------------------------------------------- what is found
+
+    def announce(self, rank: int | None, names: Sequence[str]) -> None:
+        """Say which parameters are watched."""
+        if not rank:
+            log.info(said("gradients-watched", self.fields.grad_level, len(names)))
+            log.debug(f"grad_probe: {', '.join(names)}")
 
     def check_folder(self, rank: int | None) -> None:
         """Raise PathError if steps of an earlier run are there and the settings say to refuse that."""
@@ -79,13 +84,29 @@ class Probe:
         if self.settings.existing == "refuse" and self.settings.wants_rank(rank or 0) and _old_steps(folder):
             raise PathError(said("gradients-of-earlier-run", folder))
 
-    def add(self, place: int, entry: Entry, nbytes: int) -> None:
-        """What was found of the parameter at this place of the model, in the step that runs now."""
-        self._entries[place] = entry
-        self._nbytes += nbytes
+    def add(self, place: int, name: str, gradient: Any, count: int, read: Callable[..., Entry], *more: Any) -> None:
+        """The gradient of the parameter at this place of the model, in the step that runs now: of ``count`` elements,
+        measured by ``read(name, gradient, *more)``. One that cannot be read has a row without numbers.
+        """
+        try:
+            self._entries[place] = read(name, gradient, *more)
+        except Exception as error:
+            self._entries[place] = self._unreadable(name, gradient, error)
+        self._nbytes += count + 1000
 
-    def skipped(self, name: str, gradient: Any, error: Exception) -> Entry:
-        """A row without numbers, for a gradient that cannot be read: its shape is known at most."""
+    def note_kind(self, name: str, kind: str) -> None:
+        """The gradient of a parameter is no plain one. ``kind``: of the catalogue's pieces the one that says what."""
+        log.once(("kind", name), "warning", said("gradient-of-parameter", name, said(kind)))
+
+    def note_missing(self, names: Sequence[str]) -> None:
+        """These parameters have no gradient; each is named once."""
+        new = [name for name in names if name not in self._without]
+        if new:
+            self._without.update(new)
+            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
+            log.info(said("gradients-missing", ", ".join(new[:8]), more, self.step))
+
+    def _unreadable(self, name: str, gradient: Any, error: Exception) -> Entry:
         log.once(
             ("gradient", name),
             "warning",
@@ -96,7 +117,7 @@ class Probe:
 
     def end_step(self, rank: int | None) -> None:
         """The step is over: have it written, if it is wanted, also where no parameter had a gradient."""
-        entries, self._entries = self._entries, {}
+        entries, self._entries, self._given_up = self._entries, {}, {}
         nbytes, self._nbytes = self._nbytes, 0
         self._rank = rank
         if self.is_wanted(rank):
@@ -108,6 +129,17 @@ class Probe:
             self._writer.put(StepFiles(self._folder, self.step, ordered, nbytes + 1))
             self._written += 1
         self.step += 1
+
+    def give_up_step(self) -> None:
+        """An optimizer has raised: the step counts only if the training ends by that."""
+        self._given_up, self._entries = self._entries, {}
+
+    def end_training(self, rank: int | None, has_begun: bool) -> None:
+        """The training ends; ``has_begun``: in a step that some optimizers have made and others have not."""
+        if not has_begun and self._given_up:
+            self._entries, has_begun = self._given_up, True
+        if has_begun:
+            self.end_step(rank)
 
     def close(self, why_nothing: str = "") -> None:
         """Wait for the files, and say what came of it. ``why_nothing``: why there was no step, where that is known."""

@@ -57,11 +57,6 @@ class StepRows:
             if line:
                 self.rows.setdefault(plain_text(line[0]), dict(zip(header[1:], line[1:], strict=False)))
 
-    @property
-    def has_checksums(self) -> bool:
-        """True for level L0."""
-        return any("md5" in row for row in self.rows.values())
-
 
 class RankFolder:
     """What one rank wrote."""

@@ -6,7 +6,7 @@ parameters (float32 ones beside half ones) all optimizers count, and the gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,22 +16,21 @@ from torch import nn
 from msprobe import log
 from msprobe.capture import native
 from msprobe.capture.events import Event, EventKind, Failure
-from msprobe.capture.identity import IdentityMap
 from msprobe.capture.listeners import Observer, Wants
+from msprobe.capture.optimizer_turns import OptimizerTurns, Outcome
 from msprobe.capture.torch.digest import address_of
-from msprobe.capture.torch.optimizer_cycle import all_optimizers, is_hooked, parameters_of
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
 from msprobe.capture.torch.training import TrainingListening
+from msprobe.capture.torch.updated_parameters import UpdatedParameters, gradient_of
 from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import ProbedGradient, measure
 from msprobe.grad_probe.probe import Probe
 from msprobe.grad_probe.torch_devices import DeviceStep
-from msprobe.grad_probe.turns import Turns
 from msprobe.grad_probe.writer import Entry
 from msprobe.messages import said
 
@@ -48,13 +47,7 @@ class GradientProbe(Observer):
     def __init__(self, settings: Settings) -> None:
         self.probe = Probe(settings, "pytorch")
         self._models: list[nn.Module] = []
-        self._parameters: list[tuple[str, torch.Tensor]] = []
-        self._places: dict[int, int] = {}
-        # The places in the model of the parameters that an optimizer updates, and how many it had then.
-        self._owned: IdentityMap[tuple[tuple[int, ...], list[int]]] = IdentityMap()
-        self._turns = Turns(self._optimizers, lambda optimizer: frozenset(self._places_of(optimizer)))
         self._training: TrainingListening | None = None
-        self._without: set[str] = set()
 
     def watch(self, model: Any) -> None:
         """Begin. Raises InvalidInputError for what is no model, PathError where the settings refuse what is there."""
@@ -67,16 +60,15 @@ class GradientProbe(Observer):
             check_model(model)
         except InvalidInputError as problem:
             raise InvalidInputError(problem.message.replace("start()", "monitor()", 1)) from None
-        training = _Following(self)
+        training = TrainingListening(self)
         self.probe.check_folder(RANKS.current())
-        training.follow(model)
-        self._training = training
         self._models = list(model) if isinstance(model, (list, tuple)) else [model]
-        self._learn()
-        if not RANKS.current():
-            fields, count = self.probe.fields, len(self._parameters)
-            log.info(said("gradients-watched", fields.grad_level, count))
-            log.debug(f"grad_probe: {', '.join(name for name, _ in self._parameters)}")
+        self._updated = updated = UpdatedParameters(self._read_names)
+        self._turns = OptimizerTurns((), updated.trained_by, updated.optimizers)
+        # Without names of modules: optimizer steps alone are of interest.
+        training.recorder.start([])
+        self._training = training
+        self.probe.announce(RANKS.current(), [name for name, _ in updated.named])
 
     def end(self) -> None:
         """Take all hooks away and wait for the files."""
@@ -84,16 +76,14 @@ class GradientProbe(Observer):
         if training is None:
             return
         training.end()
-        if self._turns.has_begun:
-            self._end_step()
+        self.probe.end_training(RANKS.current(), self._turns.has_begun)
         why = said("no-watched-optimizer")
-        self.probe.close(why if self._parameters else said("model-lacks-parameters"))
-        self._models, self._parameters, self._places = [], [], {}
+        self.probe.close(why if self._updated.named else said("model-lacks-parameters"))
+        del self._updated, self._turns
+        self._models = []
 
-    # ---------------------------------------------------------------- what is watched
-
-    def _learn(self) -> None:
-        """Read the names of the parameters, which wrapping the model may have replaced."""
+    def _read_names(self) -> list[tuple[str, torch.Tensor]]:
+        """The parameters that are wanted."""
         several = len(self._models) > 1
         named = [
             (f"{index}.{name}" if several else name, parameter)
@@ -101,41 +91,7 @@ class GradientProbe(Observer):
             for name, parameter in named_parameters(model)
         ]
         wanted = self.probe.wanted_names([name for name, _ in named])
-        self._parameters = [(name, parameter) for name, parameter in named if name in wanted]
-        self._places = {id(parameter): place for place, (_, parameter) in enumerate(self._parameters)}
-        self._owned.clear()
-
-    def _places_of(self, optimizer: Any) -> list[int]:
-        """The places of the watched parameters that ``optimizer`` updates."""
-        groups = getattr(optimizer, "param_groups", None) or ()
-        sizes = tuple(len(group["params"]) for group in groups)
-        known: tuple[tuple[int, ...], list[int]] | None = self._owned.get(optimizer)
-        if known is not None and known[0] == sizes:
-            return known[1]
-        ids = {id(parameter) for parameter in parameters_of(optimizer)}
-        places = sorted(self._places[identity] for identity in ids if identity in self._places)
-        self._owned[optimizer] = (sizes, places)
-        return places
-
-    def _optimizers(self) -> Iterator[Any]:
-        for optimizer in all_optimizers():
-            if is_hooked(optimizer) and self._places_of(optimizer):
-                yield optimizer
-
-    def _updated(self, optimizer: Any) -> Sequence[int]:
-        """The same when it steps: the model may have been wrapped since, or the optimizer have copies of it."""
-        if optimizer in self._owned:
-            return self._places_of(optimizer) or self._all_if_copied()
-        places = self._places_of(optimizer)
-        if not places:
-            self._learn()
-            places = self._places_of(optimizer)
-        return places or self._all_if_copied()
-
-    def _all_if_copied(self) -> Sequence[int]:
-        if any(self._owned.values()) and any(places for _, places in self._owned.values()):
-            return ()
-        return () if next(self._optimizers(), None) is not None else range(len(self._parameters))
+        return [(name, parameter) for name, parameter in named if name in wanted]
 
     # ---------------------------------------------------------------- the moments of a step
 
@@ -144,30 +100,33 @@ class GradientProbe(Observer):
         if event.is_skipped:  # type: ignore[attr-defined]
             return
         optimizer = event.optimizer  # type: ignore[attr-defined]
-        places = self._updated(optimizer)
+        places = self._updated.places(optimizer)
         if not places:
             return
-        if self._turns.is_next(optimizer):
-            self._turns.begin_next()
+        if self._turns.begins_next(optimizer) and self._turns.begin_next():
             self._end_step()
         if not event.has_closure:  # type: ignore[attr-defined]
             self._read(places)
 
     def after(self, event: Event, result: Any) -> None:
         """It has stepped; what a closure computed is there now."""
-        optimizer = event.optimizer  # type: ignore[attr-defined]
-        places = self._updated(optimizer)
-        if not places:
-            return
-        if event.has_closure:  # type: ignore[attr-defined]
-            self._read(places)
-        if self._turns.note(optimizer):
-            self._end_step()
+        self._note(event, "taken")
 
     def failed(self, event: Failure) -> None:
-        """It has raised: its gradients are of interest all the same. A step that was skipped does not count."""
-        if not event.event.is_skipped:  # type: ignore[attr-defined]
-            self.after(event.event, None)
+        """It has raised, or a scaler has left it out."""
+        self._note(event.event, "skipped" if event.event.is_skipped else "raised")  # type: ignore[attr-defined]
+
+    def _note(self, event: Event, outcome: Outcome) -> None:
+        optimizer = event.optimizer  # type: ignore[attr-defined]
+        places = self._updated.places(optimizer)
+        if not places:
+            return
+        if event.has_closure and outcome != "skipped":  # type: ignore[attr-defined]
+            self._read(places)
+        if self._turns.note(optimizer, outcome) == "complete":
+            self._end_step()
+        elif outcome == "raised":
+            self.probe.give_up_step()
 
     def _end_step(self) -> None:
         self.probe.end_step(RANKS.current())
@@ -184,59 +143,49 @@ class GradientProbe(Observer):
         without = []
         devices: dict[torch.device, DeviceStep] = {}
         for place in places:
-            name, parameter = self._parameters[place]
-            gradient = getattr(parameter, "main_grad", None)
-            if gradient is None:
-                gradient = parameter.grad
+            name, parameter = self._updated.named[place]
+            gradient = gradient_of(parameter)
             if gradient is None:
                 if parameter.requires_grad:
                     without.append(name)
                 continue
-            try:
-                entry = self._entry(name, gradient, devices)
-            except Exception as error:
-                entry = self.probe.skipped(name, gradient, error)
-            probe.add(place, entry, gradient.numel() + 1000)
+            probe.add(place, name, gradient, gradient.numel(), self._entry, devices)
         for device in devices.values():
             device.launch()
-        self._warn_of_missing_gradients(without)
-
-    def _warn_of_missing_gradients(self, names: Sequence[str]) -> None:
-        new = [name for name in names if name not in self._without]
-        if new:
-            self._without.update(new)
-            more = said("and-more-of", len(new) - 8) if len(new) > 8 else ""
-            log.info(said("gradients-missing", ", ".join(new[:8]), more, self.probe.step))
+        probe.note_missing(without)
 
     def _entry(self, name: str, gradient: torch.Tensor, devices: dict[torch.device, DeviceStep]) -> Entry:
         dtype = _NUMPY.get(gradient.dtype)
         plain = type(gradient) in ORDINARY and gradient.layout is torch.strided
         shape = tuple(gradient.shape)
-        fields = self.probe.fields
         if plain and dtype is not None and gradient.is_cpu and gradient.is_contiguous() and _fits(gradient, dtype):
-            norm = float(gradient.norm()) if fields.compat_norm else None
-            return measure(_gradient(name, gradient, dtype, shape, None, norm), fields)
+            return self._measured(name, gradient, shape, None)
         if gradient.layout is torch.sparse_coo:
             # Elements of one index are added up, which torch does not do among its own kernels alone.
             gradient = gradient.coalesce()
         with OwnWork():
-            values, local_shape = _values(name, gradient)
+            values, kind = _values(gradient)
+            if kind:
+                self.probe.note_kind(name, kind)
+            local_shape = None if values.shape == gradient.shape else tuple(values.shape)
             if values.device.type != "cpu":
-                step = devices.setdefault(values.device, DeviceStep(values.device, fields))
+                step = devices.setdefault(values.device, DeviceStep(values.device, self.probe.fields))
                 return step.add(name, values, shape, local_shape)
-            norm = float(values.norm()) if fields.compat_norm and values.numel() else None
-            if values.dtype not in _NUMPY:
-                values = values.to(torch.float32)
+            return self._measured(name, values, shape, local_shape)
+
+    def _measured(
+        self, name: str, values: torch.Tensor, shape: tuple[int, ...], local_shape: tuple[int, ...] | None
+    ) -> Entry:
+        """``values``: in the memory of the host; read where they are, if that can be."""
+        fields, count = self.probe.fields, values.numel()
+        norm = float(values.norm()) if fields.compat_norm and count else None
+        if values.dtype not in _NUMPY:
+            values = values.to(torch.float32)
+        if not values.is_contiguous():
             values = values.contiguous()
-            return measure(_gradient(name, values, _NUMPY[values.dtype], shape, local_shape, norm), fields)
-
-
-class _Following(TrainingListening):
-    """Without names of modules: optimizer steps alone are of interest."""
-
-    def start(self, model: Any = None) -> None:
-        """See :class:`TrainingListening`."""
-        self.recorder.start([])
+        dtype, address = _NUMPY[values.dtype], address_of(values) if count else 0
+        flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
+        return measure(ProbedGradient(name, flat, address, shape, local_shape, norm), fields)
 
 
 def _fits(gradient: torch.Tensor, dtype: Any) -> bool:
@@ -245,23 +194,8 @@ def _fits(gradient: torch.Tensor, dtype: Any) -> bool:
     return bool(address_of(gradient)) and end <= gradient.untyped_storage().nbytes()
 
 
-def _gradient(
-    name: str,
-    values: torch.Tensor,
-    dtype: Any,
-    shape: tuple[int, ...],
-    local_shape: tuple[int, ...] | None,
-    norm: float | None,
-) -> ProbedGradient:
-    """The elements of a tensor in memory that is adjacent, not copied: valid as long as ``values`` is."""
-    count = values.numel()
-    address = address_of(values) if count else 0
-    flat = np.frombuffer(native.memory(address, count * dtype.itemsize), dtype)
-    return ProbedGradient(name, flat, address, shape, local_shape, norm)
-
-
-def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...] | None]:
-    """A plain real tensor with the elements that are here, and its shape where it is not the gradient's."""
+def _values(gradient: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """A plain real tensor with the elements that are here, and what is unusual of the gradient."""
     unwrapped = unwrap(gradient)
     values = unwrapped.values
     if values is None:
@@ -274,9 +208,4 @@ def _values(name: str, gradient: torch.Tensor) -> tuple[torch.Tensor, tuple[int,
         kind = kind or "gradient-is-sparse"
     elif not values.numel():
         kind = kind or "gradient-is-empty"
-    if kind:
-        log.once(("kind", name), "warning", said("gradient-of-parameter", name, said(kind)))
-    if not values.is_floating_point():
-        values = values.to(torch.float32)
-    shape = tuple(values.shape)
-    return values, None if shape == tuple(gradient.shape) else shape
+    return values if values.is_floating_point() else values.to(torch.float32), kind

@@ -113,7 +113,5 @@ class StepWriter:
         self.failed = True
         reason = problem.message if isinstance(problem, MsprobeError) else f"{type(problem).__name__}: {problem}."
         log.once(
-            ("gradient files", str(step.folder)),
-            "error",
-            said("gradients-not-written", step.step, step.folder, reason),
+            ("gradient files", str(step.folder)), "error", said("gradients-not-written", step.step, step.folder, reason)
         )

@@ -37,16 +37,6 @@ MESSAGES: tuple[Message, ...] = (
         "grad_probe {level}：监视 {count} 个参数的梯度。", severity="note",
     ),
     Message(
-        "M209", "gradient-sparse", "warning:work", "name",
-        "grad_probe: the gradient of {name} is sparse; the numbers are of its stored elements",
-        "grad_probe：{name} 的梯度是稀疏的；数值针对其存储的元素", severity="warning",
-    ),
-    Message(
-        "M210", "gradient-complex", "warning:work", "name",
-        "grad_probe: the gradient of {name} is complex; the numbers are of its real and imaginary values",
-        "grad_probe：{name} 的梯度是复数；数值针对其实部与虚部", severity="warning",
-    ),
-    Message(
         "M211", "no-pictures-of-gradients", "warning:work", "",
         "grad_compare: no pictures without matplotlib (pip install matplotlib); gradients.html shows all curves.",
         "grad_compare：没有 matplotlib，不生成图片（pip install matplotlib）；gradients.html 中有全部曲线。", severity="warning",

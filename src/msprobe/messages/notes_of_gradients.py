@@ -47,11 +47,6 @@ MESSAGES: tuple[Message, ...] = (
         "grad_probe：{name}：{what}", severity="warning",
     ),
     Message(
-        "M239", "gradient-is-none", "error:monitor", "name",
-        "grad is None: {name}",
-        "grad 为 None：{name}", severity="note",
-    ),
-    Message(
         "E391", "config-check-failed", "error:checkpoint", "what problem",
         "config_check {what}: {problem}",
         "config_check {what}：{problem}", severity="error",

@@ -9,6 +9,7 @@ from msprobe.capture.events import Gradient, ModulePass
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.records import parts_of
 from msprobe.monitor.gathering import TensorCells
+from msprobe.monitor.names import exactly
 from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedModule
 
@@ -44,7 +45,7 @@ class Activations(Observer):
         self._tensor, self._unwatched, self._repeats = framework.tensor, framework.unwatched, framework.repeats
         config = state.config
         directions = ["forward"] + (["backward"] if config.backward else [])
-        modules = ["*"] if state.config.all_modules else [_exactly(path) for path in state.watched.paths()]
+        modules = ["*"] if state.config.all_modules else [exactly(path) for path in state.watched.paths()]
         self.wants = Wants(kinds=("pass",), modules=modules, directions=directions)  # type: ignore[arg-type]
         self._running: dict[str, list[tuple[_Pass | None, list[tuple[str, TensorCells]]]]] = {}
         # Passes of this step by (key, number), as long as gradients may come; those of which some came, in order.
@@ -141,7 +142,8 @@ class Activations(Observer):
         for place, end, tensor in results:
             entry.results[place] = f".output{end}"
             if kept is not _NOT_RECORDED:
-                kept.append((f".output{end}", state.meter.measure(tensor) if tensor is not None else _nothing(state)))
+                cells = state.meter.measure(tensor) if tensor is not None else state.meter.nothing()
+                kept.append((f".output{end}", cells))
         if kept is not _NOT_RECORDED:
             for end, cells in kept:
                 state.gathering.add("actv", entry.stage, entry.name + end, cells, entry.micro_step)
@@ -204,15 +206,6 @@ class Activations(Observer):
 
 
 _NOT_RECORDED: list[tuple[str, TensorCells]] = []
-
-
-def _nothing(state: ConfiguredState) -> TensorCells:
-    return state.meter.nothing()
-
-
-def _exactly(path: str) -> str:
-    """A pattern that matches this path and nothing else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
 
 
 def _numbered(ends: Sequence[str]) -> list[str]:

@@ -197,17 +197,10 @@ class MonitorConfig:
     stack_info: Switch = False
     #: True: write the structure and stop; "continue": write it and go on.
     print_struct: Annotated[
-        bool | str,
-        demand((lambda value: is_switch(value) or value == "continue", 'true, false or "continue"')),
+        bool | str, demand((lambda value: is_switch(value) or value == "continue", 'true, false or "continue"'))
     ] = False
     module_ranks: Annotated[
-        tuple[int, ...],
-        demand(
-            (
-                lambda value: is_list(value) and all(map(is_whole, value)),
-                "a list of whole numbers",
-            )
-        ),
+        tuple[int, ...], demand((lambda value: is_list(value) and all(map(is_whole, value)), "a list of whole numbers"))
     ] = ()
     start_step: Annotated[int, _count(0, 0)] = 0
     step_interval: Annotated[int, _count(1, 1)] = 1
@@ -224,29 +217,19 @@ class MonitorConfig:
     ops: Annotated[tuple[str, ...], PlainValidator(_operators)] = ("norm",)
     eps: Annotated[
         float,
-        demand(
-            (
-                lambda value: isinstance(value, float) and value >= 0,
-                "a number with a decimal point, such as 1e-8",
-            )
-        ),
+        demand((lambda value: isinstance(value, float) and value >= 0, "a number with a decimal point, such as 1e-8")),
     ] = 1e-8
     #: None: at least six significant digits; a number: so many decimals.
     ndigits: Annotated[
         int | None,
         BeforeValidator(lambda value: 0 if value is None else value),
         demand(
-            (
-                lambda value: value is None or (is_whole(value) and 0 <= value <= 20),
-                "a whole number from 1 to 20",
-            ),
+            (lambda value: value is None or (is_whole(value) and 0 <= value <= 20), "a whole number from 1 to 20"),
             kind="range",
         ),
     ] = None
     step_count_per_record: Annotated[
-        int,
-        whole(1, 1_000_000, "range"),
-        demand((is_whole, "a whole number from 1 to 1000000")),
+        int, whole(1, 1_000_000, "range"), demand((is_whole, "a whole number from 1 to 1000000"))
     ] = 1
     append_output: Annotated[
         tuple[str, ...],

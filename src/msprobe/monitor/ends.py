@@ -45,9 +45,3 @@ def end_at_exit(monitor: Any) -> Callable[[], None]:
 
     atexit.register(end)
     return end
-
-
-def is_skipped(event: Any) -> bool:
-    """True for a step that was left out for gradients that are not finite, and not for one that has raised."""
-    inner = getattr(event, "event", event)
-    return bool(getattr(inner, "is_skipped", False)) or not hasattr(event, "error")

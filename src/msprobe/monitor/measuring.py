@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msprobe import log
-from msprobe.capture.events import EventKind
+from msprobe.capture.events import EventKind, Step
 from msprobe.capture.listeners import Cadence, Observer, Wants
 from msprobe.foreign.nearest import near_words
 from msprobe.messages import Wording, joined, said
@@ -21,6 +21,7 @@ from msprobe.monitor.measurements import Quantity, Row, StepMetrics
 from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.steps import Groups, Optimizers, OptimizerSteps
 from msprobe.monitor.structure import Stacks, Structure
+from msprobe.monitor.tags import tag_of
 
 _KINDS: frozenset[EventKind] = frozenset(("optimizer",))
 _MOST_SHOWN = 5
@@ -29,8 +30,8 @@ _MOST_SHOWN = 5
 class Watch:
     """The listeners of one configuration, and what they gather; frameworks derive from it.
 
-    ``over``: called when the optimizer has stepped, ``skipped``: when it has raised or was left out; both with the
-    event, in steps that are measured.
+    ``is_of_training`` says whether the steps of an optimizer are those of the training. ``left_out`` is called when
+    there was no step where the training itself does not see it; its argument is True if something has raised.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class Watch:
         micro_steps: int,
         optimizers: Optimizers,
         groups: Groups,
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
+        is_of_training: Callable[[Any], bool],
+        left_out: Callable[[bool], None],
     ) -> None:
         self.config = config
         self.models = models
@@ -55,8 +56,9 @@ class Watch:
         self._warn_of_unmeasured()
         self.optimizers = optimizers
         self.groups = groups
-        self._over = over
-        self._skipped = skipped
+        self.is_of_training = is_of_training
+        self.left_out = left_out
+        self._steps: OptimizerSteps | None = None
         self.listeners = self._new_listeners()
 
     def begin_from(self, first: int) -> None:
@@ -75,14 +77,16 @@ class Watch:
         prints_stacks = self.collectives is not None and self.config.cc_distribution.log_only
         return self.config.print_struct is True or prints_stacks
 
-    def start_again(self, event: Any) -> None:
+    def start_again(self, step: Step) -> None:
         """What was measured so far in this step is of no step: the next batch begins it anew."""
         for listener in self.listeners:
-            listener.step_begin(event)
+            listener.step_begin(step)
 
     def finish(self) -> Callable[[], StepMetrics | None] | None:
         """The step is over; what makes its metrics, once the numbers are there. None: nothing was measured."""
         gathering = self.state.gathering
+        if self._steps is not None:
+            self._steps.finish()
         if self._activations is not None:
             self._activations.flush()
         finish = self._finish_all_ranks(self._collect())
@@ -122,7 +126,7 @@ class Watch:
         raise NotImplementedError
 
     def _new_steps(self, unreduced: UnreducedGradients | None) -> OptimizerSteps:
-        return OptimizerSteps(self.state, self.optimizers, self.groups, unreduced, self._over, self._skipped)
+        return OptimizerSteps(self.state, self.optimizers, self.groups, unreduced, self.is_of_training)
 
     def _new_features(self) -> list[Observer]:
         """What measures features of layers (``recording_l2_features``)."""
@@ -142,7 +146,7 @@ class Watch:
         state, config = self.state, self.config
         observers: list[Observer] = [_Begin(state)]
         if config.print_struct:
-            self.structure = Structure(state, self._over if config.print_struct == "continue" else None)
+            self.structure = Structure(state)
             return [*observers, self.structure]
         if config.forward or config.backward:
             self._activations = Activations(state)
@@ -162,7 +166,8 @@ class Watch:
                 log.warning(said("collectives-need-process-group"))
         if config.recording_l2_features and config.l2_targets:
             observers += self._new_features()
-        return [*observers, self._new_steps(unreduced)]
+        self._steps = self._new_steps(unreduced)
+        return [*observers, self._steps]
 
     def _warn_of_unmatched(self) -> None:
         watched = self.state.watched
@@ -219,20 +224,16 @@ class _Later:
         return self._gathering.metrics()
 
 
-_TAGS: Mapping[str, str] = {"grad_reduced": "post_grad", "grad_unreduced": "pre_grad"}
-
-
 def tagged(
     framework: MonitorFramework, metrics: StepMetrics, quantity: Quantity, rank: int
 ) -> dict[str, dict[str, Any]]:
     """The rows of a quantity as ``generate_*_metrics`` gives them: tag -> {operator: tensor, shape, dtype}."""
     ops = metrics.ops_of(quantity)
-    return {_tag(row, rank, quantity): _values(framework, ops, row) for row in metrics.rows.get(quantity, ())}
-
-
-def _tag(row: Row, rank: int, quantity: str) -> str:
-    micro = "" if row.micro_step is None else f":{row.micro_step}"
-    return f"{row.stage}:{row.name}{micro}/rank{rank}/{_TAGS.get(quantity, quantity)}"
+    kind = "pre_grad" if quantity == "grad_unreduced" else quantity
+    return {
+        tag_of(row.stage, row.name, row.micro_step, rank, kind): _values(framework, ops, row)
+        for row in metrics.rows.get(quantity, ())
+    }
 
 
 def _values(framework: MonitorFramework, ops: Sequence[str], row: Row) -> dict[str, Any]:

@@ -35,6 +35,11 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [short_name if times[short_name] == 1 else name for short_name, name in zip(short, names, strict=True)]
 
 
+def exactly(path: str) -> str:
+    """A pattern of names that matches this path and nothing else."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)
+
+
 class Targets:
     """What the field ``targets`` names; nothing in it names everything."""
 

@@ -191,11 +191,7 @@ class RecordSteps:
         return known is not None and bool(known.recorder.session.recording)
 
     def _say_who_records(self, step: int) -> None:
-        log.once(
-            ("monitor", "recorded", id(self)),
-            "info",
-            said("step-recorded-by-program", step),
-        )
+        log.once(("monitor", "recorded", id(self)), "info", said("step-recorded-by-program", step))
 
 
 def _folder_of(debugger: Any, step: int) -> Path:

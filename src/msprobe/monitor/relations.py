@@ -219,33 +219,20 @@ def _levels(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
 
 def factors(sketch: Sketch) -> dict[str, float]:
     """The logarithm of reduced over unreduced norm, by tensor."""
-    norms: dict[tuple[str, str], float] = {}
-    for group, (norm, _) in zip(sketch.groups, sketch.numbers.astype(np.float64).tolist(), strict=True):
-        if group.quantity in ("grad_unreduced", "grad_reduced"):
-            norms[group.quantity, str(group).partition(" ")[2]] = norm
+    unreduced, reduced = numbers_of(sketch, "grad_unreduced"), numbers_of(sketch, "grad_reduced")
     with np.errstate(all="ignore"):
-        return {
-            name: float(np.log(np.float64(norm) / np.float64(norms["grad_unreduced", name])))
-            for (quantity, name), norm in norms.items()
-            if quantity == "grad_reduced" and ("grad_unreduced", name) in norms
-        }
+        return {name: float(np.log(reduced[name][0] / unreduced[name][0])) for name in reduced if name in unreduced}
 
 
 def _sizes(sketch: Sketch, names: Sequence[object]) -> Doubles:
     """The norm of each; NaN where there is none."""
     places = {group: at for at, group in enumerate(sketch.groups)}
-    rows_found = [places.get(name) for name in names]  # type: ignore[call-overload]
-    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in rows_found])
+    rows = [places.get(name) for name in names]  # type: ignore[call-overload]
+    return np.array([np.nan if at is None else float(sketch.numbers[at, 0]) for at in rows])
 
 
 def _log_ratios(ours: Sketch, theirs: Sketch, names: Sequence[object]) -> Doubles:
     """The logarithm of the norm in the second run over that in the first; NaN where there is none."""
-    places = [{group: at for at, group in enumerate(side.groups)} for side in (ours, theirs)]
-    ratios = np.full(len(names), np.nan)
     with np.errstate(all="ignore"):
-        for at, name in enumerate(names):
-            here, there = places[0].get(name), places[1].get(name)  # type: ignore[call-overload]
-            if here is not None and there is not None:
-                ratios[at] = np.log(np.float64(theirs.numbers[there, 0]) / np.float64(ours.numbers[here, 0]))
-    ratios[~np.isfinite(ratios)] = np.nan
-    return ratios
+        ratios: Doubles = np.log(_sizes(theirs, names) / _sizes(ours, names))
+    return np.where(np.isfinite(ratios), ratios, np.nan)

@@ -248,12 +248,7 @@ def read_sketches(path: StrPath) -> list[Sketch]:
 
     Raises PathError if it cannot be read, InvalidInputError if it is no file of sketches.
     """
-    try:
-        with open_regular(path) as file:
-            # Python makes room at once for all that it is asked for.
-            data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
-    except OSError as problem:
-        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
+    data = _bytes_of(path)
     by_step: dict[int, Sketch] = {}
     groups: tuple[Group, ...] = ()
     try:
@@ -274,17 +269,22 @@ def unread_bytes(path: StrPath) -> int:
     """How many bytes of a file of sketches lie behind the first frame that is whole in length and wrong in content;
     0 of a file that ends whole or, as a killed process leaves it, torn. Raises PathError.
     """
-    try:
-        with open_regular(path) as file:
-            data = file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
-    except OSError as problem:
-        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
+    data = _bytes_of(path)
     rest = data[_whole_length(data) :]
     if len(rest) < _FRAME.size:
         return 0
     kind, length, _ = _FRAME.unpack_from(rest)
     is_torn = kind in (_LAYOUT, _STEP) and len(rest) < _FRAME.size + length
     return 0 if is_torn else len(rest)
+
+
+def _bytes_of(path: StrPath) -> bytes:
+    try:
+        with open_regular(path) as file:
+            # Python makes room at once for all that it is asked for.
+            return file.read(min(_MOST_FILE_BYTES, os.fstat(file.fileno()).st_size))
+    except OSError as problem:
+        raise PathError(said("file-unreadable", path, reason_of(problem))) from None
 
 
 def _packed(sketch: Sketch, with_layout: bool) -> bytes:

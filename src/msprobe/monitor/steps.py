@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 from msprobe import log
 from msprobe.capture.events import EventKind
 from msprobe.capture.listeners import Observer, Wants
-from msprobe.capture.training import PartsOfStep
 from msprobe.messages import said
 from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gathering import TensorCells
@@ -40,18 +39,11 @@ class Optimizers(Protocol):
 
     given: Any
 
-    @property
-    def parts(self) -> int:
-        """How many steps of those that are followed make one step of the given one."""
-
-    def is_meant(self, optimizer: Any) -> bool:
-        """True for the optimizer whose steps are those of the training."""
-
     def steps_taken(self) -> int:
         """How many steps the optimizer says that it has taken; 0 where it does not say."""
 
     def followed(self) -> list[Any]:
-        """The optimizers whose steps are those of the given one."""
+        """The optimizers whose steps are those of the given one, each as often as it steps in one of them."""
 
     def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
         """What is kept of each of these parameters, as far as this step changes them, by their identities; ``moments``
@@ -60,10 +52,10 @@ class Optimizers(Protocol):
 
 
 class OptimizerSteps(Observer):
-    """Measures around the steps of the optimizer, and says when one is over.
+    """Measures around the steps of the optimizer.
 
-    ``unreduced`` is informed that gradients are complete; ``groups`` says whether this rank writes what all ranks of a
-    group have alike.
+    ``is_of_training`` says whether the steps of an optimizer are those of the training; ``unreduced`` is informed that
+    gradients are complete; ``groups`` says whether this rank writes what all ranks of a group have alike.
     """
 
     is_careful = True
@@ -75,21 +67,18 @@ class OptimizerSteps(Observer):
         optimizers: Optimizers,
         groups: Groups,
         unreduced: UnreducedGradients | None,
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
+        is_of_training: Callable[[Any], bool],
     ) -> None:
         self.state = state
         self.optimizers = optimizers
         self.groups = groups
         self.unreduced = unreduced
-        self._over = over
-        self._skipped = skipped
+        self.is_of_training = is_of_training
         self._first: int | None = None
-        self._parts = PartsOfStep(optimizers.parts)
 
     def before(self, event: Any) -> None:
         """An optimizer is about to step."""
-        if not self.optimizers.is_meant(event.optimizer):
+        if not self.is_of_training(event.optimizer):
             return
         if self._first is None:
             self._first = event.step
@@ -139,7 +128,7 @@ class OptimizerSteps(Observer):
 
     def after(self, event: Any, result: Any) -> None:
         """It has stepped."""
-        if not self.optimizers.is_meant(event.optimizer):
+        if not self.is_of_training(event.optimizer):
             return
         config = self.state.config
         if config.wg_distribution and self.groups.writes_reduced() and event.has_closure:
@@ -151,23 +140,16 @@ class OptimizerSteps(Observer):
             with self.state.framework.unwatched():
                 for parameter, kept in self._owned(event, False):
                     self._add("param_updated", parameter, kept.weight)
-        if not self._parts.is_last():
-            return
-        if self.state.config.state_distribution:
-            with self.state.framework.unwatched():
-                self._measure_states()
-        if self.state.config.ur_distribution:
-            with self.state.framework.unwatched():
-                self._measure_updates()
-        self._over(event)
 
-    def failed(self, event: Any) -> None:
-        """It has raised, or a scaler has left it out: what was measured is of no step."""
-        if self.optimizers.is_meant(event.event.optimizer):
-            self._parts.begin_again()
-            if self._first == event.step:
-                self._first = None
-            self._skipped(event)
+    def finish(self) -> None:
+        """The step of the training is over."""
+        config = self.state.config
+        if config.state_distribution or config.ur_distribution:
+            with self.state.framework.unwatched():
+                if config.state_distribution:
+                    self._measure_states()
+                if config.ur_distribution:
+                    self._measure_updates()
 
     def _measure_states(self) -> None:
         """What no optimizer owns, by its name in the model. It may be made anew at any time, so it is looked up."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-from msprobe.capture.events import Direction, EventKind, Gradient, OptimizerStep
+from msprobe.capture.events import Direction, EventKind, Gradient
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.monitor.state import ConfiguredState
 
@@ -22,19 +21,17 @@ class Structure(Observer):
     """Notes containers, shapes and types of the first pass of each module."""
 
     is_careful = True
-    wants = Wants(kinds=frozenset[EventKind](("pass", "optimizer")), modules=("*",))
+    wants = Wants(kinds=_KINDS, modules=("*",))
 
-    def __init__(self, state: ConfiguredState, over: Callable[[Any], None] | None) -> None:
-        """``over``: called when the optimizer has stepped, if the training goes on then."""
+    def __init__(self, state: ConfiguredState) -> None:
         self.state = state
-        self._over = over
         self.modules: dict[str, dict[str, Any]] = {}
         self._by_key: dict[str, dict[str, Any]] = {}
 
     def before(self, event: Any) -> None:
         """A module is about to run."""
         module = self.state.watched.modules.get(event.key)
-        if module is None or event.key in self._by_key or isinstance(event, OptimizerStep):
+        if module is None or event.key in self._by_key:
             return
         with self.state.framework.unwatched():
             tensor = self.state.framework.tensor
@@ -44,10 +41,6 @@ class Structure(Observer):
 
     def after(self, event: Any, result: Any) -> None:
         """It has run."""
-        if isinstance(event, OptimizerStep):
-            if self._over is not None:
-                self._over(event)
-            return
         module, entry = self.state.watched.modules.get(event.key), self._by_key.get(event.key)
         name = "" if module is None else f"{module.stage}:{module.full}"
         if entry is None or name in self.modules or module is None:

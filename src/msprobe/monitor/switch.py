@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import said
-from msprobe.monitor.config import MonitorConfig, checked_operators, load
+from msprobe.monitor.config import MonitorConfig, load
 from msprobe.paths import write_atomically
 
 
@@ -51,11 +50,6 @@ class Switch:
         except (OSError, ValueError, TypeError, MsprobeError) as error:
             log.warning(said("dynamic-on-not-reset", self.path, error))
         self._seen = self._changed_at()
-
-    @staticmethod
-    def checked_ops(value: Any) -> tuple[str, ...]:
-        """Operators that a program sets. Raises InvalidInputError."""
-        return checked_operators(value)
 
     def _changed_at(self) -> tuple[int, int] | None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msprobe.monitor.measurements import Row, StepMetrics
+from msprobe.monitor.measurements import StepMetrics
 
 # The last part of a tag, by quantity, as mindstudio-probe 8.1.1 calls it.
 _KINDS = {"grad_unreduced": "acc_grad", "grad_reduced": "post_grad", "other": "mg_direction"}
@@ -16,11 +16,6 @@ def tag_of(stage: int, name: str, micro_step: int | None, rank: int, quantity: s
     return f"{stage}:{name}{micro}/rank{rank}/{_KINDS.get(quantity, quantity)}"
 
 
-def tag_of_row(row: Row, rank: int, quantity: str) -> str:
-    """The tag of the tensor of a row."""
-    return tag_of(row.stage, row.name, row.micro_step, rank, quantity)
-
-
 def scalars_of(metrics: StepMetrics, rank: int) -> Iterator[tuple[str, float]]:
     """All numbers of a step with their tags, ``{tag of the tensor}_{operator}``; those of the step as a whole are
     ``rank{r}/{name}``. What is missing is left out.
@@ -28,7 +23,7 @@ def scalars_of(metrics: StepMetrics, rank: int) -> Iterator[tuple[str, float]]:
     for quantity, rows in metrics.rows.items():
         ops = metrics.ops_of(quantity)
         for row in rows:
-            tag = tag_of_row(row, rank, quantity)
+            tag = tag_of(row.stage, row.name, row.micro_step, rank, quantity)
             for op, value in zip(ops, row.values, strict=True):
                 if value is not None:
                     yield f"{tag}_{op}", float(value)

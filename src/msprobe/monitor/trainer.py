@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from msprobe import log
+from msprobe.capture.debugger import Debugger
+from msprobe.capture.events import Step
 from msprobe.capture.training import TrainingListening
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.console import say
@@ -19,11 +21,12 @@ from msprobe.monitor.alerts.attempts import Attempt, Why
 from msprobe.monitor.alerts.needs import unnoted
 from msprobe.monitor.alerts.rules import SkippedSteps
 from msprobe.monitor.alerts.sink import OnAlert
-from msprobe.monitor.config import MonitorConfig, load
-from msprobe.monitor.ends import end_at_exit, is_skipped, warn_of_forgotten_start
+from msprobe.monitor.config import MonitorConfig, checked_operators, load
+from msprobe.monitor.ends import end_at_exit, warn_of_forgotten_start
 from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.measurements import Quantity, StepMetrics
 from msprobe.monitor.measuring import Watch, tagged
+from msprobe.monitor.model_passes import ModelPasses
 from msprobe.monitor.outputs import Output
 from msprobe.monitor.record_steps import RecordSteps
 from msprobe.monitor.sinks import Sink
@@ -31,7 +34,6 @@ from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.steps import Groups, Optimizers
 from msprobe.monitor.structure import MonitorStop
 from msprobe.monitor.switch import Switch
-from msprobe.monitor.ticks import Passes, Ticks
 
 _Own = TypeVar("_Own", bound="Monitor")
 
@@ -41,6 +43,11 @@ class Monitor:
 
     ``framework``: what has to be known of it. The rest: see there.
     """
+
+    #: What follows the training, what a configuration attaches to it, and what records a step behind an alert.
+    training_class: type[TrainingListening]
+    watch_class: type[Watch]
+    debugger_class: type[Debugger]
 
     def __init__(
         self,
@@ -117,15 +124,13 @@ class Monitor:
         self._groups = Groups(self.framework, dp_group, tp_group)
         if not self._is_wanted:
             return
-        self._training = training = self._new_training()
-        if self._switch.is_dynamic or (self.config.alert is not None and self.config.alert.record):
-            training.add(Ticks(self))
+        self._training = training = self.training_class()
         if self.config.alert is not None and self.config.alert.record:
-            training.add(Passes(self))
+            training.add(ModelPasses(self._begin_pass))
         if not self._switch.is_dynamic or self.config.dynamic_on:
             self._begin(self.config, first + 1)
         given, optimizers = models if len(models) > 1 else models[0], self._optimizers
-        training.follow(given, optimizers.followed(), first, optimizers.parts)
+        training.follow(given, optimizers.followed(), first, (self._end_measured, self._end_step), self._leave_out)
         names = ", ".join(type(model_part).__name__ for model_part in models)
         self._output.describe(first, names)
         if self._record is not None:
@@ -227,7 +232,7 @@ class Monitor:
 
     @ops.setter
     def ops(self, value: Any) -> None:
-        self._next_ops = self._switch.checked_ops(value)
+        self._next_ops = checked_operators(value)
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
         """Measure activations from the next step on, or no more. Deprecated: change the configuration file."""
@@ -264,15 +269,9 @@ class Monitor:
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         raise NotImplementedError
 
-    def _new_training(self) -> TrainingListening:
-        raise NotImplementedError
-
-    def _new_watch(self, config: MonitorConfig) -> Watch:
-        raise NotImplementedError
-
-    def _debugger(self) -> Any:
-        """The class of the PrecisionDebugger that records a step behind an alert."""
-        raise NotImplementedError
+    def _possible(self, config: MonitorConfig) -> MonitorConfig:
+        """The configuration without what is not measured in this framework."""
+        return config
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         """Have ``function`` called behind each step of an optimizer, where what it raises reaches the program. Returns
@@ -289,12 +288,21 @@ class Monitor:
         self.config = config
         self._limit = max(config.collect_times, 1)
         self._written = 0
-        self._watch = watch = self._new_watch(config)
+        self._watch = watch = self.watch_class(
+            self.framework,
+            self._possible(config),
+            self._models,
+            self._micro_steps,
+            self._optimizers,
+            self._groups,
+            training.has,
+            self._leave_out,
+        )
         watch.begin_from(first if self._switch.is_dynamic else config.start_step)
         if watch.is_a_look:
             self._place_stop()
         if self._record is None and config.alert is not None and config.alert.record:
-            self._record = RecordSteps(self._debugger(), self._models, config.alert.record, self._output.folder)
+            self._record = RecordSteps(self.debugger_class, self._models, config.alert.record, self._output.folder)
         for listener in watch.listeners:
             training.add(listener)
 
@@ -308,24 +316,22 @@ class Monitor:
 
     # ---------------------------------------------------------------- steps
 
-    def _over(self, event: Any) -> None:
-        """The optimizer has stepped, in a step that is measured."""
-        training = self._training
-        if training is not None:
-            training.recorder.bus.afterwards(self._finish)
-
-    def _skipped(self, event: Any) -> None:
-        """It has not, and what was measured is of no step."""
-        watch = self._watch
-        if watch is None:
+    def _leave_out(self, has_raised: bool) -> None:
+        """A scaler has left the step out, or it has raised: what was measured is of no step."""
+        watch, training = self._watch, self._training
+        if training is None:
             return
-        if is_skipped(event):
-            self._skips += 1
-            if self._output.judges:
-                self._put_attempt("skipped", watch.attempt())
-            elif SkippedSteps().against(self._skips, self._has_stepped) is not None:
-                log.warning(said("steps-skipped", self._skips))
-        watch.start_again(event)
+        session = training.recorder.session
+        if watch is not None and watch.has(session.step):
+            if not has_raised:
+                self._skips += 1
+                if self._output.judges:
+                    self._put_attempt("skipped", watch.attempt())
+                elif SkippedSteps().against(self._skips, self._has_stepped) is not None:
+                    log.warning(said("steps-skipped", self._skips))
+            watch.start_again(Step(session.step, session.rank()))
+        if self._record is not None and not has_raised:
+            self._record.begin_again()
 
     def _put_attempt(self, why: Why, make: Callable[[], StepMetrics | None]) -> None:
         training = self._training
@@ -342,13 +348,15 @@ class Monitor:
         if watch.has(step) and watch.state.gathering.step == step:
             self._put_attempt("unfinished", watch.attempt())
 
-    def _finish(self) -> None:
+    def _end_measured(self) -> None:
+        """A step is over: write what was measured of it."""
         watch, training = self._watch, self._training
-        if watch is None or training is None:
+        if watch is None or training is None or not watch.has(training.recorder.session.step):
             return
         if watch.structure is not None:
-            self._output.write_structure(watch.structure.text())
-            self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
+            if self.config.print_struct == "continue":
+                self._output.write_structure(watch.structure.text())
+                self._begin(replace(self.config, print_struct=False), training.recorder.session.step + 1)
             return
         self._skips, self._has_stepped = 0, True
         gathering = watch.state.gathering
@@ -396,7 +404,7 @@ class Monitor:
         if self._record is not None:
             self._record.want(alerts)
 
-    def tick(self) -> None:
+    def _end_step(self) -> None:
         """A step is over: has the configuration changed, and is the next step to be recorded?"""
         training = self._training
         if training is not None and self._record is not None:
@@ -413,30 +421,10 @@ class Monitor:
             self._output.open(config)
         self._begin(config, training.recorder.session.step + 1)
 
-    def tick_again(self) -> None:
-        """A step was left out by a scaler, and comes again."""
-        if self._record is not None:
-            self._record.begin_again()
-
-    def begin_pass(self) -> None:
+    def _begin_pass(self) -> None:
         """A pass of a whole model begins."""
         if self._record is not None:
             self._record.begin_pass(self.framework.has_gradients())
-
-    def is_step_of(self, optimizer: Any) -> bool:
-        """True if a step of this optimizer is one of the training."""
-        known = self._optimizers
-        return self._training is not None and known is not None and known.is_meant(optimizer)
-
-    @property
-    def parts_of_step(self) -> int:
-        """How many steps of the optimizers that are followed make one of the training."""
-        return self._optimizers.parts if self._optimizers is not None else 1
-
-    def afterwards(self, work: Callable[[], None], place: int) -> None:
-        """Do ``work`` when the optimizer step that runs now is over; what has a lower ``place`` comes first."""
-        if self._training is not None:
-            self._training.recorder.bus.afterwards(work, place=place)
 
     def _is_watched(self, step: int) -> bool:
         watch = self._watch
@@ -444,11 +432,7 @@ class Monitor:
 
     def _warn_if_nothing(self) -> None:
         if self._written and self._output.is_empty:
-            log.once(
-                ("monitor", id(self)),
-                "warning",
-                said("nothing-measured"),
-            )
+            log.once(("monitor", id(self)), "warning", said("nothing-measured"))
 
     # ---------------------------------------------------------------- one look, then stop
 

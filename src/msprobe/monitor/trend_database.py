@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,6 +81,18 @@ CREATE TABLE IF NOT EXISTS {TENSORS} (
 
 #: Chunk, name, step, micro step (as the file is to have them), and the values in the order of the operators.
 TrendRow = tuple[int, str, int, int, Sequence[float | None]]
+
+
+@contextmanager
+def new_database(path: Path) -> Iterator[TrendDatabase]:
+    """A database that takes the place of ``path`` when it is whole: a failure leaves the old file."""
+    beside = path.with_name(f".msprobe-{os.getpid()}.trend.db.tmp")
+    try:
+        with closing(TrendDatabase(beside)) as database:
+            yield database
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 class TrendDatabase:

@@ -158,10 +158,7 @@ def _unequal_changes(pairs: Pairs, rounding: float) -> list[BrokenRelation]:
             changed = [change for change in changed if following and _is_steady(change[1], change[2], following)]
         if changed:
             return [
-                BrokenRelation(
-                    ours.step,
-                    said("update-differs-of-equal-gradients", name, apart, limit),
-                )
+                BrokenRelation(ours.step, said("update-differs-of-equal-gradients", name, apart, limit))
                 for apart, name, limit in sorted(changed, reverse=True)
             ]
     return []
@@ -217,10 +214,7 @@ def _steady_changes(pairs: Pairs) -> list[BrokenRelation]:
         if certainty > _STEADY_ERRORS:
             steady.append((certainty, name, mean, step))
     return [
-        BrokenRelation(
-            0,
-            said("update-adds-steadily", name, _STEADY, mean, step, certainty),
-        )
+        BrokenRelation(0, said("update-adds-steadily", name, _STEADY, mean, step, certainty))
         for certainty, name, mean, step in sorted(steady, reverse=True)
     ]
 

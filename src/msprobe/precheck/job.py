@@ -118,14 +118,3 @@ def skipped(
     rows = [JudgedResult(f"{key}.{direction}.output.0", "SKIP", message) for direction in directions]
     result = [key, "SKIP", "SKIP" if has_backward else BLANK, message]
     return Answer(key, result, [row.cells(decimals, *further) for row in rows])
-
-
-#: What a check for overflow says of a call: on neither side, on both, on one of them; or it was not run.
-FINITE, NORMAL, ABNORMAL, SKIPPED = "finite", "normal", "abnormal", "SKIP"
-
-
-def overflow_answer(key: str, on_device: bool, on_cpu: bool) -> Answer:
-    """The answer of a check for overflow; its note is that of 8.1.1, where a call without any is normal, too."""
-    if on_device != on_cpu:
-        return Answer(key, [key, ABNORMAL], notes=[said("overflow-is-abnormal", key)])
-    return Answer(key, [key, NORMAL if on_cpu else FINITE], notes=[said("overflow-is-normal", key)])

@@ -141,7 +141,7 @@ def _names_in(node: ast.AST) -> list[str]:
 _CLASSES_OF_ONE_NAME = set(
     """
     Attention Call Event Exchanges Finding GradientProbe Gradients Groups Lockstep Operators OptimizerSteps
-    Origin Pairs Passes Probe RankFolder Record RecordedStep Regions Session Settings Sink Step StepFacts
+    Origin Pairs Probe RankFolder Record RecordedStep Regions Session Settings Sink Step StepFacts
     Steps Structure Targets TensorValues Tensors Thresholds Values Watch WatchedModule Watcher Written
     """.split()
 )

@@ -174,16 +174,11 @@ def test_names_are_tagged_by_module_and_layer() -> None:
 
 def test_memory_keeps_the_last_step(tmp_path: Path) -> None:
     sink = MemorySink()
-    assert sink.tagged("actv") == {}
+    assert sink.last is None
     write_run(begun(tmp_path), map(activations, range(3)), sink)
     assert sink.last is not None
     assert sink.last.step == 2
-    assert sink.tagged("actv")["0:fc1.input:0/rank0/actv"] == {
-        "norm": 4.5,
-        "min": None,
-        "shape": (3, 4),
-        "dtype": "torch.float32",
-    }
+    assert sink.last.rows["actv"][0].values == (4.5, None)
 
 
 def test_a_function_is_called_with_each_step(tmp_path: Path) -> None:

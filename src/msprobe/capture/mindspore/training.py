@@ -11,6 +11,7 @@ from msprobe.capture.mindspore.cells import check_model, name_cells
 from msprobe.capture.mindspore.execution import in_graph_mode
 from msprobe.capture.mindspore.listening import Listening
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
+from msprobe.capture.optimizer_turns import OptimizerTurns
 from msprobe.config.settings import Settings
 from msprobe.messages import said
 
@@ -25,18 +26,20 @@ class TrainingListening(training.TrainingListening, Listening):
             check_model(model, names)
         self.recorder.start(model, name_cells(model, True, names) if model is not None else [], dumps=False)
 
-    def parameters_of(self, model: Any) -> Sequence[Any]:
-        """See the base class."""
-        return list(model.get_parameters())
-
-    def parameters_in(self, optimizer: Any) -> Sequence[Any]:
-        """See the base class."""
-        return list(optimizer.parameters)
+    def _new_turns(self, models: Sequence[Any], optimizers: Sequence[Any]) -> OptimizerTurns:
+        if optimizers:
+            return OptimizerTurns(optimizers, _parameters_of)
+        known = frozenset(id(parameter) for model in models for parameter in model.get_parameters())
+        return OptimizerTurns((), lambda optimizer: known & _parameters_of(optimizer))
 
     def _new_recorder(self) -> MindSporeRecorder:
         recorder = MindSporeRecorder(Settings(api_scope="listed"))
         recorder.session.keeps_records = False
         return recorder
+
+
+def _parameters_of(optimizer: Any) -> frozenset[int]:
+    return frozenset(map(id, optimizer.parameters))
 
 
 def warn_of_static_graph(function: str) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.identity import IdentityMap, IdentitySet
+from msprobe.capture.optimizer_turns import has_more_to_update
 from msprobe.capture.torch.user_modules import parameters
 from msprobe.messages import said
 
@@ -208,7 +209,7 @@ class OptimizerCycle:
         :meth:`goes_on_with` before a model is called.
         """
         missing = self._missing()
-        if missing and self._have_work(missing):
+        if missing and has_more_to_update(missing, self._counts, trained_by):
             return False
         if may_wait and not self._has_waited and self._overdue():
             self.is_waiting = self._has_waited = True
@@ -216,13 +217,6 @@ class OptimizerCycle:
         self._count_made()
         self.end()
         return True
-
-    def _have_work(self, optimizers: Iterable[Any]) -> bool:
-        """Whether these would update something that was not updated in this training step."""
-        updated = {id(parameter) for optimizer in self._counts for parameter in parameters_of(optimizer)}
-        return any(
-            p.requires_grad and id(p) not in updated for optimizer in optimizers for p in parameters_of(optimizer)
-        )
 
     def _overdue(self) -> list[Any]:
         """Those that were overtaken, and may be about to step."""
@@ -234,7 +228,11 @@ class OptimizerCycle:
         late = [
             optimizer for optimizer in late if not any(self._is_copy_of(other, optimizer) for other in self._counts)
         ]
-        return [optimizer for optimizer in late if is_hooked(optimizer) and self._have_work([optimizer])]
+        return [
+            optimizer
+            for optimizer in late
+            if is_hooked(optimizer) and has_more_to_update([optimizer], self._counts, trained_by)
+        ]
 
     def goes_on_with(self, model: Any) -> bool:
         """Whether a training step that waits goes on with a call of ``model``: it is one of an optimizer that was
@@ -289,6 +287,11 @@ def parameters_of(optimizer: Any) -> Iterator[Any]:
     """The parameters that ``optimizer`` updates."""
     for group in getattr(optimizer, "param_groups", None) or ():
         yield from group["params"]
+
+
+def trained_by(optimizer: Any) -> frozenset[int]:
+    """The parameters that ``optimizer`` updates and that are trained, by identity."""
+    return frozenset(id(parameter) for parameter in parameters_of(optimizer) if parameter.requires_grad)
 
 
 def is_copy(copies: Iterable[Any], others: Iterable[Any]) -> bool:

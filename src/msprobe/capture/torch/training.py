@@ -6,22 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture import training
+from msprobe.capture.optimizer_turns import OptimizerTurns
 from msprobe.capture.torch.listening import Listening
+from msprobe.capture.torch.optimizer_cycle import trained_by
 from msprobe.capture.torch.recorder import TorchRecorder
-from msprobe.capture.torch.user_modules import parameters
+from msprobe.capture.torch.updated_parameters import UpdatedParameters
+from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 
 
 class TrainingListening(training.TrainingListening, Listening):
     __doc__ = training.TrainingListening.__doc__
 
-    def parameters_of(self, model: Any) -> Sequence[Any]:
-        """See the base class."""
-        return list(parameters(model))
-
-    def parameters_in(self, optimizer: Any) -> Sequence[Any]:
-        """See the base class."""
-        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    def _new_turns(self, models: Sequence[Any], optimizers: Sequence[Any]) -> OptimizerTurns:
+        if optimizers:
+            return OptimizerTurns(optimizers, trained_by)
+        updated = UpdatedParameters(lambda: [pair for model in models for pair in named_parameters(model)])
+        return OptimizerTurns((), updated.trained_by, updated.optimizers)
 
     def _new_recorder(self) -> TorchRecorder:
         return TorchRecorder(Settings(), dumps=False)

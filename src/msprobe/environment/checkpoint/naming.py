@@ -78,7 +78,7 @@ def pair_up(
     ``{"state": model.state_dict()}``.
     """
     partner = {name: name for name in first if name in second}
-    for plain in (_unwrapped, _unprefixed, _in_torch_words):
+    for plain in (_unwrapped, unprefixed, _in_torch_words):
         taken = set(partner.values())
         left = _by_name([name for name in first if name not in partner], plain)
         right = _by_name([name for name in second if name not in taken], plain)
@@ -133,11 +133,6 @@ def _without_own_words(
     return {name: key for key, name in held.items() if key in wanted}
 
 
-def unprefixed(name: str) -> str:
-    """A name without the words of wrappers and of whole models."""
-    return _unprefixed(name)
-
-
 def _below_prefix(longer: list[str], shorter: list[str]) -> dict[str, str]:
     """Pairs of names where those of one side begin with a prefix that the other lacks; none if it is not the only one.
 
@@ -178,12 +173,13 @@ def _unwrapped(name: str) -> str:
     return _WRAPPERS.sub("", name)
 
 
-def _unprefixed(name: str) -> str:
+def unprefixed(name: str) -> str:
+    """A name without the words of wrappers and of whole models."""
     return _PREFIX.sub("", _unwrapped(name))
 
 
 def _in_torch_words(name: str) -> str:
-    words = _MINDSPORE_NUMBER.sub(r".\1", _unprefixed(name)).split(".")
+    words = _MINDSPORE_NUMBER.sub(r".\1", unprefixed(name)).split(".")
     # The last of a weight, the last but one of a moment.
     for at in (-1, -2)[: len(words)]:
         if words[at] in _MINDSPORE_ENDINGS:

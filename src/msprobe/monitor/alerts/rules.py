@@ -72,7 +72,6 @@ class Turbulence:
     _kept: dict[str, KeptRows] = field(default_factory=dict)
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class."""
         for block in step.blocks.values():
             if self.quantities and block.quantity not in self.quantities:
                 continue
@@ -135,7 +134,6 @@ class NotANumber:
     quantities: tuple[str, ...] = ()
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class."""
         for block in step.blocks.values():
             if self.quantities and block.quantity not in self.quantities:
                 continue
@@ -197,7 +195,6 @@ class LossSpike(_Spike):
     name: ClassVar[str] = "LossSpike"
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class."""
         block = step.blocks.get(SCALARS)
         for at, row in enumerate(block.rows if block is not None else ()):
             if block is not None and row.name == "loss":
@@ -214,7 +211,6 @@ class GradNormSpike(_Spike):
     name: ClassVar[str] = "GradNormSpike"
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class."""
         value = total_gradient_norm(step)
         wrong = None if value is None else self.against(value)
         if value is not None and wrong is not None:
@@ -259,7 +255,6 @@ class ExplodingUpdateRatio:
     threshold: float = 0.1
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class."""
         block = step.blocks.get("update")
         if block is not None and (column := block.column("ratio")) is not None:
             for large in np.flatnonzero(block.values[:, column] > self.threshold):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from msprobe.coverage import Coverage
@@ -16,7 +16,7 @@ from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_num
 from msprobe.monitor.coverage import coverage_of_tables
 from msprobe.monitor.csv_files import QuantityTable, quantities_of
 from msprobe.monitor.files import RunFolder, by_rank, find_runs
-from msprobe.monitor.trend_database import FILE_NAME, TrendDatabase
+from msprobe.monitor.trend_database import FILE_NAME, TrendRow, new_database
 from msprobe.monitor.trend_reading import read_quantity
 from msprobe.paths import StrPath, check_output_folder, check_readable_file, make_folder
 
@@ -60,20 +60,17 @@ def csv_to_database(
         raise InvalidInputError(said("no-monitor-runs", data))
     folder = check_output_folder(output)
     tables = _read(ranks, process_num)
-    first_of = _renumbered(tables) if micro_step else None
+    pairs = (zip(table.steps.tolist(), table.micro_steps.tolist(), strict=True) for _, table in tables)
+    first_of = first_numbers(chain.from_iterable(pairs)) if micro_step else None
     path = make_folder(folder) / FILE_NAME
-    # Written beside it, so that a failure leaves the old file.
-    beside = folder / f".msprobe-{os.getpid()}.trend.db.tmp"
-    try:
-        database = TrendDatabase(beside)
-        try:
-            for rank, table in tables:
-                database.add(rank, table.quantity, table.ops, _rows(table, replacements, first_of))
-        finally:
-            database.close()
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    names = renamed(replacements)
+    with new_database(path) as database:
+        for rank, table in tables:
+            rows = (
+                (stage, name, step, micro, values)
+                for (stage, name, step, micro), values in zip(table.keys(), table.values.tolist(), strict=True)
+            )
+            database.add(rank, table.quantity, table.ops, placed(rows, names, first_of))
     steps = {step for _, table in tables for step in table.steps.tolist()}
     covered = coverage_of_tables(data, runs, tables)
     return Written(path, sum(len(table) for _, table in tables), len(ranks), len(steps), covered)
@@ -93,12 +90,13 @@ def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> QuantityTa
     return read_quantity(runs, quantity)
 
 
-def _renumbered(tables: Sequence[tuple[int, QuantityTable]]) -> dict[int, int]:
-    """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together."""
+def first_numbers(steps: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together.
+    ``steps``: all pairs of step and micro step.
+    """
     counts: dict[int, int] = {}
-    for _, table in tables:
-        for step, micro in zip(table.steps.tolist(), table.micro_steps.tolist(), strict=True):
-            counts[step] = max(counts.get(step, 0), micro + 1)
+    for step, micro in steps:
+        counts[step] = max(counts.get(step, 0), micro + 1)
     numbers: dict[int, int] = {}
     at = 0
     for step in sorted(counts):
@@ -107,18 +105,14 @@ def _renumbered(tables: Sequence[tuple[int, QuantityTable]]) -> dict[int, int]:
     return numbers
 
 
-def _rows(
-    table: QuantityTable, replacements: dict[str, str], first_of: dict[int, int] | None
-) -> list[tuple[int, str, int, int, list[float]]]:
-    names = renamed(replacements)
-    rows = []
-    for (stage, name, step, micro), values in zip(table.keys(), table.values.tolist(), strict=True):
-        shown = names(name)
-        if first_of is None:
-            rows.append((stage, shown, step, micro, values))
-        else:
-            rows.append((stage, shown, first_of[step] + micro, 0, values))
-    return rows
+def placed(
+    rows: Iterable[TrendRow], names: Callable[[str], str], first_of: Mapping[int, int] | None
+) -> Iterator[TrendRow]:
+    """The rows under their new ``names``; where ``first_of`` numbers steps anew, each micro step as a step."""
+    for stage, name, step, micro, values in rows:
+        if first_of is not None:
+            step, micro = first_of[step] + micro, 0
+        yield stage, names(name), step, micro, values
 
 
 def renamed(replacements: dict[str, str]) -> Callable[[str], str]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
 
 from msprobe.diagnose.covered import dump_coverage
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.messages import said
 from msprobe.monitor.convert.arguments import each, raise_all, wrong_process_number
-from msprobe.monitor.convert.csv_to_database import Written, read_mapping, renamed
+from msprobe.monitor.convert.csv_to_database import Written, first_numbers, placed, read_mapping, renamed
 from msprobe.monitor.files import find_runs
-from msprobe.monitor.trend_database import TrendDatabase
+from msprobe.monitor.trend_database import new_database
 from msprobe.paths import StrPath, check_output_folder, make_folder
 from msprobe.store.damage import in_words, lost_parts, missing_ranks, place_in_words
 from msprobe.store.reader import Dump, open_dump
@@ -71,59 +70,20 @@ def dump_to_database(
     rows_by_rank: dict[int, list[_Row]] = {}
     for (_, rank), rows in zip(places, tables, strict=True):
         rows_by_rank.setdefault(rank if isinstance(rank, int) else 0, []).extend(rows)
-    first_of = _first_numbers(row for rows in rows_by_rank.values() for row in rows) if micro_step else None
+    pairs = ((step, micro) for rows in rows_by_rank.values() for _, _, step, micro, _ in rows)
+    first_of = first_numbers(pairs) if micro_step else None
     names = renamed(replacements)
     path = make_folder(folder) / FILE_NAME
-    beside = folder / f".msprobe-{os.getpid()}.trend.db.tmp"
-    try:
-        database = TrendDatabase(beside)
-        try:
-            for rank, rows in rows_by_rank.items():
-                _add(database, rank, rows, names, first_of)
-        finally:
-            database.close()
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with new_database(path) as database:
+        for rank, rows in rows_by_rank.items():
+            for metric in METRICS:
+                own = [(0, name, step, micro, values) for kind, name, step, micro, values in rows if kind == metric]
+                if own:
+                    database.add(rank, metric, STATISTICS, placed(own, names, first_of))
     count = sum(map(len, tables))
     texts = [*short, *lost_parts(dump), *missing_ranks(dump)]
     covered = dump_coverage({"parts": sum(map(bool, tables)), "rows": count}, texts)
     return Written(path, count, len(rows_by_rank), len(dump.steps), covered)
-
-
-def _add(
-    database: TrendDatabase,
-    rank: int,
-    rows: Sequence[_Row],
-    names: Callable[[str], str],
-    first_of: dict[int, int] | None,
-) -> None:
-    for metric in METRICS:
-        given = [
-            (
-                0,
-                names(name),
-                step if first_of is None else first_of[step] + micro,
-                micro if first_of is None else 0,
-                values,
-            )
-            for kind, name, step, micro, values in rows
-            if kind == metric
-        ]
-        if given:
-            database.add(rank, metric, STATISTICS, given)
-
-
-def _first_numbers(rows: Iterable[_Row]) -> dict[int, int]:
-    """The new number of each step's first micro step, from 0: as many as the steps before it had at most, together."""
-    counts: dict[int, int] = {}
-    for _, _, step, micro, _ in rows:
-        counts[step] = max(counts.get(step, 0), micro + 1)
-    numbers, at = {}, 0
-    for step in sorted(counts):
-        numbers[step] = at
-        at += counts[step]
-    return numbers
 
 
 def _read_if_whole(data: str, step: int | None, rank: int | str) -> tuple[list[_Row], str]:

@@ -36,11 +36,9 @@ class MindSporeMonitorFramework:
         self._is_differentiated = getattr(pynative_executor(), "grad_flag", None) or _never
 
     def new_meter(self, operators: Operators) -> Meter:
-        """See the protocol."""
         return Meter(operators, device() != "CPU" or bool(os.environ.get(DEFER)))
 
     def agreement(self, first: Any, other: Any) -> float | None:
-        """See the protocol."""
         mine, theirs = host_array(first).meant, host_array(other).meant
         if mine.shape != theirs.shape or not mine.size or "c" in mine.dtype.kind + theirs.dtype.kind:
             return None
@@ -48,36 +46,28 @@ class MindSporeMonitorFramework:
             return float((np.sign(mine).astype(np.float64) * np.sign(theirs)).mean())
 
     def name_modules(self, models: Sequence[Any]) -> Named:
-        """See the protocol."""
         return list(name_cells(models[0] if len(models) == 1 else list(models), True, self._names))
 
     def modules_of(self, model: Any) -> Named:
-        """See the protocol."""
         return list(self._names.modules_of(model))
 
     def is_wrapper(self, module: Any) -> bool:
-        """See the protocol."""
         return False
 
     def parameters_of(self, model: Any) -> Named:
-        """See the protocol."""
         walk = model.parameters_and_names if hasattr(model, "parameters_and_names") else model.named_parameters
         return [(name, parameter) for name, parameter in walk() if parameter.requires_grad]
 
     def states_of(self, model: Any) -> Named:
-        """See the protocol."""
         return [(name, parameter) for name, parameter in model.parameters_and_names() if not parameter.requires_grad]
 
     def own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
-        """See the protocol."""
         return self._names.own_parameters(module)
 
     def repeats(self, event: Any) -> bool:
-        """See the protocol."""
         return bool(event.is_recompute)
 
     def has_gradients(self) -> bool:
-        """See the protocol."""
         return bool(self._is_differentiated())
 
     def trains(self, module: Any) -> bool:
@@ -85,35 +75,28 @@ class MindSporeMonitorFramework:
         return bool(module.training) or self.has_gradients()
 
     def rank(self) -> int:
-        """See the protocol."""
         return RANKS.current() or 0
 
     def world(self) -> int:
-        """See the protocol."""
         return max(RANKS.world(), 1)
 
     def is_distributed(self) -> bool:
-        """See the protocol."""
         return RANKS.current() is not None
 
     def ranks_of(self, group: Any) -> list[int]:
-        """See the protocol."""
         from mindspore import communication
 
         return [int(rank) for rank in communication.get_process_group_ranks(group)]
 
     def place_in(self, group: Any) -> int:
-        """See the protocol."""
         from mindspore import communication
 
         return int(communication.get_rank(group))
 
     def tensors_in(self, value: Any) -> list[Any]:
-        """See the protocol."""
         return _tensors_in(value, _DEPTH)
 
     def joined(self, tensors: Sequence[Any]) -> Any:
-        """See the protocol."""
         with mindspore._no_grad():
             return ops.concat([tensor.reshape(-1) for tensor in tensors])
 
@@ -122,15 +105,12 @@ class MindSporeMonitorFramework:
         return False
 
     def as_tensor(self, number: float) -> Any:
-        """See the protocol."""
         return mindspore.Tensor(number)
 
     def as_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """See the protocol."""
         return tuple(shape)
 
     def as_type(self, name: str) -> Any:
-        """See the protocol."""
         return getattr(mindspore, name.lower(), name)
 
 

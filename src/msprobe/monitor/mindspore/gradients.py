@@ -23,23 +23,16 @@ class UnreducedGradients(gradients.UnreducedGradients):
         self._sums: dict[WatchedParameter, Any] = {}
 
     def step_begin(self, event: Any) -> None:
-        """See the base class."""
         super().step_begin(event)
         self._sums.clear()
 
     def take(self, watched: WatchedParameter, gradient: Any) -> None:
-        """See the base class."""
         if self._adds:
             known = self._sums.get(watched)
             gradient = self._sums[watched] = gradient if known is None else sum_of(known, gradient)
         super().take(watched, gradient)
 
     def end(self) -> None:
-        """See the base class."""
         self._sums.clear()
         if self.state.watched.parameters and not self._times:
-            log.once(
-                ("monitor", "unreduced"),
-                "warning",
-                said("no-unreduced-gradients-in-mindspore"),
-            )
+            log.once(("monitor", "unreduced"), "warning", said("no-unreduced-gradients-in-mindspore"))

@@ -37,11 +37,9 @@ class Meter:
         self._is_small = operators.eps <= 1
 
     def nothing(self) -> TensorCells:
-        """See the protocol."""
         return TensorCells(self.operators.nothing, None, None)
 
     def measure(self, tensor: Any) -> TensorCells:
-        """See the protocol."""
         shape, dtype = tuple(map(int, tensor.shape)), dtype_name(tensor)
         size = HELD.get(dtype, 0) if self._defers and not isinstance(tensor, Parameter) else 0
         if size:
@@ -62,7 +60,6 @@ class Meter:
         return _nothing_to_do
 
     def drop(self) -> None:
-        """See the protocol."""
         self._waiting, self._bytes = [], 0
 
     def _read(self) -> None:

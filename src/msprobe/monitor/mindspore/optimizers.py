@@ -18,25 +18,14 @@ class Optimizers:
         self.given = optimizer
         self._own = innermost(optimizer)
 
-    def is_meant(self, optimizer: Any) -> bool:
-        """See the protocol."""
-        return optimizer is self._own
-
     def steps_taken(self) -> int:
         """Not known: what it counts may lie on a device."""
         return 0
 
-    @property
-    def parts(self) -> int:
-        """One step is one."""
-        return 1
-
     def followed(self) -> list[Any]:
-        """See the protocol."""
         return [self._own]
 
     def kept(self, event: Any, parameters: Mapping[int, Any], moments: bool = True) -> Mapping[int, KeptParameter]:
-        """See the protocol."""
         kept: dict[int, KeptParameter] = {}
         for parameter in event.parameters.values():
             if id(parameter.weight) in parameters:

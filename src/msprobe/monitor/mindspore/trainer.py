@@ -26,6 +26,11 @@ from msprobe.monitor.sinks.memory import OnMetrics
 from msprobe.monitor.trainer import Monitor
 
 
+class _Watch(measuring.Watch):
+    def _new_unreduced(self) -> UnreducedGradients:
+        return UnreducedGradients(self.state)
+
+
 class TrainerMon(Monitor):
     """Watches a training: what the configuration names, in the steps that it names.
 
@@ -46,6 +51,10 @@ class TrainerMon(Monitor):
     Raises PathError if the configuration cannot be read, InvalidInputError (a TypeError or ValueError, too) if it is
     wrong.
     """
+
+    training_class = TrainingListening
+    debugger_class = PrecisionDebugger
+    watch_class = _Watch
 
     def __init__(
         self,
@@ -72,48 +81,18 @@ class TrainerMon(Monitor):
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer)
 
-    def _new_training(self) -> TrainingListening:
-        return TrainingListening()
-
-    def _new_watch(self, config: MonitorConfig) -> _Watch:
-        assert self._optimizers is not None
-        return _Watch(
-            self.framework,
-            _possible(config),
-            self._models,
-            self._micro_steps,
-            self._optimizers,
-            self._groups,
-            self._over,
-            self._skipped,
-        )
-
-    def _debugger(self) -> Any:
-        return PrecisionDebugger
+    def _possible(self, config: MonitorConfig) -> MonitorConfig:
+        without = [name for name in ("ur_distribution", "recording_l2_features") if getattr(config, name)]
+        if without:
+            log.once(
+                ("monitor", "mindspore", *without),
+                "warning",
+                said("not-measured-in-mindspore", joined(" and ", without)),
+            )
+        if config.scope == "global":
+            log.once(("monitor", "mindspore", "scope"), "warning", said("scope-global-in-mindspore"))
+        return replace(config, ur_distribution=False, recording_l2_features=False)
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         # MindSpore takes functions and methods as hooks, and no other objects.
         return optimizer.register_forward_hook(function)
-
-
-class _Watch(measuring.Watch):
-    def _new_unreduced(self) -> UnreducedGradients:
-        return UnreducedGradients(self.state)
-
-
-def _possible(config: MonitorConfig) -> MonitorConfig:
-    """The configuration without what is not measured in MindSpore."""
-    without = [name for name in ("ur_distribution", "recording_l2_features") if getattr(config, name)]
-    if without:
-        log.once(
-            ("monitor", "mindspore", *without),
-            "warning",
-            said("not-measured-in-mindspore", joined(" and ", without)),
-        )
-    if config.scope == "global":
-        log.once(
-            ("monitor", "mindspore", "scope"),
-            "warning",
-            said("scope-global-in-mindspore"),
-        )
-    return replace(config, ur_distribution=False, recording_l2_features=False)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from msprobe.monitor.measurements import MonitorRun, Quantity, Row, StepMetrics
-from msprobe.monitor.tags import tag_of_row
 
 #: Called with the step and its rows by quantity, in the thread that writes.
 OnMetrics = Callable[[int, Mapping[Quantity, Sequence[Row]]], None]
@@ -18,12 +16,10 @@ class MemorySink:
     is_first = True
 
     def __init__(self) -> None:
-        self._rank = 0
         self.last: StepMetrics | None = None
 
     def open(self, run: MonitorRun) -> None:
-        """Remember whose steps they are."""
-        self._rank = run.rank
+        """Nothing to do."""
 
     def write(self, metrics: StepMetrics) -> None:
         """The step is the last one now."""
@@ -34,21 +30,6 @@ class MemorySink:
 
     def close(self) -> None:
         """The last step stays readable."""
-
-    def tagged(self, quantity: Quantity) -> dict[str, dict[str, Any]]:
-        """The last step's tensors by tag, each with its operators, ``shape`` and ``dtype``; empty before the first."""
-        metrics = self.last
-        if metrics is None:
-            return {}
-        ops = metrics.ops_of(quantity)
-        return {
-            tag_of_row(row, self._rank, quantity): {
-                **dict(zip(ops, row.values, strict=True)),
-                "shape": row.shape,
-                "dtype": row.dtype,
-            }
-            for row in metrics.rows.get(quantity, ())
-        }
 
 
 class CallbackSink:

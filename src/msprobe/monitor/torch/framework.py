@@ -31,11 +31,9 @@ class TorchMonitorFramework:
     has_gradients = staticmethod(torch.is_grad_enabled)
 
     def new_meter(self, operators: Operators) -> Meter:
-        """See the protocol."""
         return Meter(operators, bool(os.environ.get(DEFER)))
 
     def agreement(self, first: torch.Tensor, other: torch.Tensor) -> float | None:
-        """See the protocol."""
         with OwnWork():
             signs = [unwrap(value).values for value in (first, other)]
             if signs[0] is None or signs[1] is None or signs[0].shape != signs[1].shape or not signs[0].numel():
@@ -43,23 +41,18 @@ class TorchMonitorFramework:
             return float((signs[0].sign() * signs[1].sign()).to(torch.float32).mean())
 
     def name_modules(self, models: Sequence[Any]) -> Named:
-        """See the protocol."""
         return list(name_modules(models[0] if len(models) == 1 else models, True))
 
     def modules_of(self, model: nn.Module) -> Named:
-        """See the protocol."""
         return named_modules(model)
 
     def is_wrapper(self, module: nn.Module) -> bool:
-        """See the protocol."""
         return type(module).__name__ == "FullyShardedDataParallel"
 
     def parameters_of(self, model: nn.Module) -> Named:
-        """See the protocol."""
         return [(name, tensor) for name, tensor in named_parameters(model) if tensor.requires_grad]
 
     def states_of(self, model: nn.Module) -> Named:
-        """See the protocol."""
         frozen = [(name, tensor) for name, tensor in named_parameters(model) if not tensor.requires_grad]
         buffers = [
             (f"{path}.{key}" if path else key, tensor)
@@ -70,59 +63,45 @@ class TorchMonitorFramework:
         return [*frozen, *buffers]
 
     def own_parameters(self, module: nn.Module) -> Iterable[tuple[str, Any]]:
-        """See the protocol."""
         return [(key, tensor) for key, tensor in storage_of(module, "_parameters").items() if tensor is not None]
 
     def repeats(self, event: Any) -> bool:
-        """See the protocol."""
         return in_backward() != -1
 
     def trains(self, module: nn.Module) -> bool:
-        """See the protocol."""
         return is_training(module)
 
     def rank(self) -> int:
-        """See the protocol."""
         return RANKS.current() or 0
 
     def world(self) -> int:
-        """See the protocol."""
         return torch.distributed.get_world_size() if self.is_distributed() else 1
 
     def is_distributed(self) -> bool:
-        """See the protocol."""
         return torch.distributed.is_available() and torch.distributed.is_initialized()
 
     def ranks_of(self, group: Any) -> list[int]:
-        """See the protocol."""
         return list(torch.distributed.get_process_group_ranks(group))
 
     def place_in(self, group: Any) -> int:
-        """See the protocol."""
         return int(torch.distributed.get_rank(group))
 
     def tensors_in(self, value: Any) -> list[Any]:
-        """See the protocol."""
         tensors: list[tuple[str, Any]] = []
         collect_tensors(value, "", tensors)
         return [tensor for _, tensor in tensors]
 
     def joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """See the protocol."""
         return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
     def is_in_place(self, event: Any) -> bool:
-        """See the protocol."""
         return True
 
     def as_tensor(self, number: float) -> torch.Tensor:
-        """See the protocol."""
         return torch.tensor(number)
 
     def as_shape(self, shape: Sequence[int]) -> torch.Size:
-        """See the protocol."""
         return torch.Size(shape)
 
     def as_type(self, name: str) -> Any:
-        """See the protocol."""
         return getattr(torch, name.rpartition(".")[2], name)

@@ -26,12 +26,10 @@ class UnreducedGradients(gradients.UnreducedGradients):
         self._flat = flat
 
     def step_begin(self, event: Any) -> None:
-        """See the base class."""
         super().step_begin(event)
         self._flat.attach(self._show)
 
     def gradient_of(self, event: Any) -> Any:
-        """See the base class."""
         if self._has_main and isinstance(event, AccumulatedGradient):
             # Where the wrapper lets gradients gather elsewhere, as Megatron does.
             main = getattr(event.weight, "main_grad", None)
@@ -46,5 +44,4 @@ class UnreducedGradients(gradients.UnreducedGradients):
                 self.take(watched, gradient)
 
     def end(self) -> None:
-        """See the base class."""
         self._flat.detach()

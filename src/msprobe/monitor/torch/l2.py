@@ -25,9 +25,8 @@ from msprobe.capture.torch.user_modules import is_training
 from msprobe.messages import said
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.measurements import Quantity
-from msprobe.monitor.names import Targets
+from msprobe.monitor.names import Targets, exactly
 from msprobe.monitor.state import ConfiguredState
-from msprobe.monitor.torch.optimizers import Optimizers
 from msprobe.monitor.watched import WatchedModule
 
 COLUMNS: dict[Quantity, tuple[str, ...]] = {
@@ -45,13 +44,15 @@ _WEIGHTS = ("weight", "wg")
 
 
 class LayerFeatures(Observer):
-    """Measures the features of the modules that ``l2_targets`` names."""
+    """Measures the features of the modules that ``l2_targets`` names. ``is_of_training``: whether the steps of an
+    optimizer are those of the training.
+    """
 
     is_careful = True
 
-    def __init__(self, state: ConfiguredState, optimizers: Optimizers) -> None:
+    def __init__(self, state: ConfiguredState, is_of_training: Callable[[Any], bool]) -> None:
         self.state = state
-        self._optimizers = optimizers
+        self._is_of_training = is_of_training
         # Quantity -> key of the module in events -> the module.
         self._wanted: dict[Quantity, dict[str, WatchedModule]] = {name: {} for name in COLUMNS}
         self._modules: dict[str, nn.Module] = {}
@@ -59,7 +60,7 @@ class LayerFeatures(Observer):
         passes = {*self._wanted["attention_hook"], *self._wanted["moe_router_logit_hook"]}
         self.wants = Wants(
             kinds=frozenset[EventKind](("pass", "optimizer") if passes else ("optimizer",)),
-            modules=[_exactly(path_of(key)) for key in sorted(passes)],
+            modules=[exactly(path_of(key)) for key in sorted(passes)],
             directions=frozenset[Direction](("forward",)),
         )
         self._times: dict[tuple[Quantity, str], int] = {}
@@ -99,7 +100,7 @@ class LayerFeatures(Observer):
         """A module is about to run, or an optimizer to step."""
         with private.without_functions():
             if isinstance(event, OptimizerStep):
-                if self._optimizers.is_meant(event.optimizer):
+                if self._is_of_training(event.optimizer):
                     self._measure_weights()
             elif event.key in self._wanted["attention_hook"] and self._counts(event):
                 self._measure_attention(event)
@@ -123,11 +124,7 @@ class LayerFeatures(Observer):
         """Of the first head of the first sample: p = softmax(Q K^T / sqrt(d)), causal where the scores are square."""
         given = [tensor for tensor in event.args if isinstance(tensor, torch.Tensor)]
         if len(given) < 2:
-            log.once(
-                ("monitor", "attention", event.key),
-                "warning",
-                said("attention-without-q-and-k", event.key),
-            )
+            log.once(("monitor", "attention", event.key), "warning", said("attention-without-q-and-k", event.key))
             return
         query, key = (unwrap(tensor).values for tensor in given[:2])
         if query is None or key is None or query.dim() != 4 or key.dim() != 4:
@@ -267,8 +264,3 @@ def _wide(values: torch.Tensor) -> torch.Tensor:
 
 def _flat(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def _exactly(path: str) -> str:
-    """A pattern that matches this path and nothing else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe import log
+from msprobe.capture.torch.updated_parameters import gradient_of
 from msprobe.messages import said
 from msprobe.monitor.steps import MOMENTS, KeptParameter
 
@@ -28,16 +29,10 @@ class Optimizers:
     def __init__(self, optimizer: Any, main_grad: bool | str = "auto") -> None:
         self.given = optimizer
         self.main_grad = main_grad
-        #: The optimizer of torch whose step is that of the given one.
-        self.torch = innermost(optimizer)
         self._read = _READERS.get(type(optimizer).__name__)
         # What watches the given optimizer, and how often those of torch have stepped.
         self._outer: list[_After] = []
         self._steps = 0
-
-    def is_meant(self, optimizer: Any) -> bool:
-        """True for the optimizer whose steps are those of the training."""
-        return self.torch is None or optimizer is self.torch or optimizer in members(self.given)
 
     def steps_taken(self) -> int:
         """How many steps the optimizers of torch say that they have taken: by what they keep of their parameters."""
@@ -49,31 +44,24 @@ class Optimizers:
                     steps = max(steps, int(step))
         return steps
 
-    @property
-    def parts(self) -> int:
-        """How many steps of optimizers of torch make one step of the given one."""
-        parts_held = getattr(self.given, _PARTS.get(type(self.given).__name__, ""), None)
-        return max(len(parts_held if parts_held is not None else members(self.given)), 1)
-
     def followed(self) -> list[Any]:
-        """The optimizers of torch whose steps are those of the given one."""
-        return members(self.given)
+        """The optimizers of torch whose steps are those of the given one, each as often as it steps in one of them."""
+        stepped_on = getattr(self.given, _STEPPED_ON.get(type(self.given).__name__, ""), None)
+        return members(self.given) * (len(stepped_on) if stepped_on else 1)
 
     def kept(
         self, event: Any, parameters: Mapping[int, torch.Tensor], moments: bool = True
     ) -> Mapping[int, KeptParameter]:
         """See :class:`msprobe.monitor.steps.Optimizers`. ``event`` None: of all parts of a step."""
         all_kept = self._all_kept(parameters, moments)
-        if event is None or self.parts == 1:
+        if event is None or len(self.followed()) <= 1:
             return all_kept
         changed = {id(parameter) for group in event.optimizer.param_groups for parameter in group["params"]}
-        return {
-            key: kept_one for key, kept_one in all_kept.items() if (kept_one.owner or id(kept_one.weight)) in changed
-        }
+        return {key: kept for key, kept in all_kept.items() if (kept.owner or id(kept.weight)) in changed}
 
     def _all_kept(self, parameters: Mapping[int, torch.Tensor], moments: bool) -> Mapping[int, KeptParameter]:
         if self._read is not None:
-            return {key: kept_one for key, kept_one in self._read(self.given) if key in parameters}
+            return {key: kept for key, kept in self._read(self.given) if key in parameters}
         if not moments:
             return {
                 key: KeptParameter(parameter, self.gradient(parameter), _NO_MOMENTS, 0.0)
@@ -82,14 +70,7 @@ class Optimizers:
         states = [member.state for member in members(self.given) or [self.given] if hasattr(member, "state")]
         kept: dict[int, KeptParameter] = {}
         for key, parameter in parameters.items():
-            state: Any = next(
-                (
-                    kept
-                    for kept in (states_of_optimizer.get(parameter) for states_of_optimizer in states)
-                    if kept is not None
-                ),
-                None,
-            )
+            state = next((by_parameter[parameter] for by_parameter in states if parameter in by_parameter), None)
             kept[key] = KeptParameter(parameter, self.gradient(parameter), *_moments_of(state))
         return kept
 
@@ -104,11 +85,11 @@ class Optimizers:
         return rates
 
     def watch_outer_step(self, ready: Callable[[], None], left_out: Callable[[], None]) -> None:
-        """Watch the steps of an optimizer that is not one of torch, but has one: ``ready`` is called when it has
+        """Watch the steps of an optimizer that is not one of torch, but has some: ``ready`` is called when it has
         prepared its gradients and has not clipped them yet (Megatron), ``left_out`` when it has returned and the
         optimizers of torch have not stepped, as with gradients that are not finite.
         """
-        if self._outer or isinstance(self.given, torch.optim.Optimizer) or self.torch is None:
+        if self._outer or isinstance(self.given, torch.optim.Optimizer) or not members(self.given):
             return
         self._outer = [_After(self.given, _PREPARE, lambda is_overflow, steps: None if is_overflow else ready())]
         self._outer.append(
@@ -129,11 +110,9 @@ class Optimizers:
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         """The gradient that the optimizer is about to use."""
-        if self.main_grad is not False and (self.main_grad is True or "main_grad" in parameter.__dict__):
-            gradient = getattr(parameter, "main_grad", None)
-            if gradient is not None or self.main_grad is True:
-                return gradient
-        return parameter.grad
+        if self.main_grad is True:
+            return getattr(parameter, "main_grad", None)
+        return gradient_of(parameter) if self.main_grad else parameter.grad
 
 
 def innermost(optimizer: Any) -> Any:
@@ -223,6 +202,12 @@ class _After:
 _KeptById = list[tuple[int, KeptParameter]]
 
 
+def _kept(
+    optimizer: Any, parameter: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor | None
+) -> tuple[int, KeptParameter]:
+    return id(parameter), KeptParameter(weight, gradient, *_moments_of(_state_of(optimizer, weight)))
+
+
 def _state_of(optimizer: Any, weight: torch.Tensor) -> Any:
     inner = innermost(optimizer)
     return None if inner is None else inner.state.get(weight)
@@ -238,11 +223,10 @@ def _megatron_half(optimizer: Any) -> _KeptById:
     )
     for half, single in pairs:
         for parameter, weight in zip(half, single, strict=True):
-            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+            kept.append(_kept(optimizer, parameter, weight, weight.grad))
     for group in getattr(optimizer, "fp32_from_fp32_groups", ()):
         for parameter in group:
-            state = _state_of(optimizer, parameter)
-            kept.append((id(parameter), KeptParameter(parameter, parameter.grad, *_moments_of(state))))
+            kept.append(_kept(optimizer, parameter, parameter, parameter.grad))
     return kept
 
 
@@ -256,9 +240,7 @@ def _megatron_distributed(optimizer: Any) -> _KeptById:
         for whole, shards in zip(getattr(optimizer, whole_name, ()), getattr(optimizer, shard_name, ()), strict=True):
             for parameter, shard in zip(whole, shards, strict=True):
                 if shard is not None:
-                    kept.append(
-                        (id(parameter), KeptParameter(shard, shard.grad, *_moments_of(_state_of(optimizer, shard))))
-                    )
+                    kept.append(_kept(optimizer, parameter, shard, shard.grad))
     return kept
 
 
@@ -272,11 +254,7 @@ def _megatron_chained(optimizer: Any) -> _KeptById:
             continue
         for group in member.param_groups:
             for parameter in group["params"]:
-                gradient = getattr(parameter, "main_grad", None)
-                gradient = parameter.grad if gradient is None else gradient
-                kept.append(
-                    (id(parameter), KeptParameter(parameter, gradient, *_moments_of(_state_of(member, parameter))))
-                )
+                kept.append(_kept(member, parameter, parameter, gradient_of(parameter)))
     return kept
 
 
@@ -288,7 +266,7 @@ def _deepspeed_unfused(optimizer: Any) -> _KeptById:
     kept: _KeptById = []
     for half, single in zip(optimizer.fp16_groups, optimizer.fp32_groups, strict=True):
         for parameter, weight in zip(half, single, strict=True):
-            kept.append((id(parameter), KeptParameter(weight, weight.grad, *_moments_of(_state_of(optimizer, weight)))))
+            kept.append(_kept(optimizer, parameter, weight, weight.grad))
     return kept
 
 
@@ -329,8 +307,8 @@ def _part_of(optimizer: Any, flat: torch.Tensor, start: int, count: int) -> Kept
     return KeptParameter(part(flat), gradient, {name: part(moment) for name, moment in moments.items()}, step, id(flat))
 
 
-# Of one step of theirs, an optimizer of torch steps so often: once for each of these.
-_PARTS = {
+# In a step of theirs, an optimizer of torch steps so often: once for each of these.
+_STEPPED_ON = {
     "DeepSpeedZeroOptimizer": "single_partition_of_fp32_groups",
     "DeepSpeedZeroOptimizer_Stage3": "fp16_groups",
 }

@@ -20,7 +20,9 @@ from msprobe.monitor.watched import WatchedParameter
 
 
 class OptimizerSteps(steps.OptimizerSteps):
-    """See the base class. ``pieces``: parameters of which ranks have pieces."""
+    """See the base class. ``pieces``: parameters of which ranks have pieces; ``left_out`` is called when a wrapper of
+    the optimizer has returned without a step.
+    """
 
     optimizers: Optimizers
 
@@ -30,35 +32,35 @@ class OptimizerSteps(steps.OptimizerSteps):
         optimizers: Optimizers,
         groups: Groups,
         unreduced: UnreducedGradients | None,
+        is_of_training: Callable[[Any], bool],
         pieces: Mapping[int, WholeParameter],
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
+        left_out: Callable[[bool], None],
     ) -> None:
-        super().__init__(state, optimizers, groups, unreduced, over, skipped)
+        super().__init__(state, optimizers, groups, unreduced, is_of_training)
+        self._left_out = left_out
         self.shards = Shards(pieces) if state.config.scope == "global" else None
-        # The step that runs, if it is measured.
-        self._step: Any = None
+        # The step that runs is measured.
+        self._is_on = False
         self._has_gradients = False
 
     def step_begin(self, event: Any) -> None:
         """A step begins that is measured."""
-        self._step = event
+        self._is_on = True
         self._has_gradients = False
-        self.optimizers.watch_outer_step(self._ready, self._left_out)
+        self.optimizers.watch_outer_step(self._ready, self._no_step)
 
     def step_end(self, event: Any) -> None:
         """It is over, and the next one may not be measured."""
-        self._step = None
+        self._is_on = False
 
     def before(self, event: Any) -> None:
-        """See the base class."""
-        if self.optimizers.is_meant(event.optimizer):
+        if self.is_of_training(event.optimizer):
             self.optimizers.note_step()
         super().before(event)
 
     def _ready(self) -> None:
         """The gradients that the optimizer is about to clip are reduced and unscaled."""
-        if self._step is None or not (self.state.config.wg_distribution and self.groups.writes_reduced()):
+        if not self._is_on or not (self.state.config.wg_distribution and self.groups.writes_reduced()):
             return
         with self.state.framework.unwatched():
             alive = {id(weight): (parameter, weight) for parameter, weight in self.state.watched.alive()}
@@ -67,10 +69,9 @@ class OptimizerSteps(steps.OptimizerSteps):
             super()._measure_gradients([(alive[key][0], kept[key]) for key in weights if key in kept])
         self._has_gradients = True
 
-    def _left_out(self) -> None:
-        """There was no step."""
-        if self._step is not None:
-            self._skipped(self._step)
+    def _no_step(self) -> None:
+        if self._is_on:
+            self._left_out(False)
 
     def _measure_gradients(self, owned: list[tuple[WatchedParameter, KeptParameter]]) -> None:
         if not self._has_gradients:

@@ -45,6 +45,9 @@ class TrainerMon(Monitor):
     wrong.
     """
 
+    training_class = TrainingListening
+    debugger_class = PrecisionDebugger
+    watch_class = Watch
     _optimizers: Optimizers | None
 
     def __init__(
@@ -73,25 +76,6 @@ class TrainerMon(Monitor):
 
     def _new_optimizers(self, optimizer: Any) -> Optimizers:
         return Optimizers(optimizer, self._main_grad)
-
-    def _new_training(self) -> TrainingListening:
-        return TrainingListening()
-
-    def _new_watch(self, config: MonitorConfig) -> Watch:
-        assert self._optimizers is not None
-        return Watch(
-            self.framework,
-            config,
-            self._models,
-            self._micro_steps,
-            self._optimizers,
-            self._groups,
-            self._over,
-            self._skipped,
-        )
-
-    def _debugger(self) -> Any:
-        return PrecisionDebugger
 
     def _call_behind_step(self, optimizer: Any, function: Callable[..., None]) -> Any:
         return optimizer.register_step_post_hook(function)

@@ -82,11 +82,9 @@ class _Loss:
         self._is_whole: list[bool] = []
 
     def enter(self, module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
         self._is_whole.append(kwargs.get("num_items_in_batch") is not None)
 
     def leave(self, module: torch.nn.Module, result: Any, error: BaseException | None) -> None:
-        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
         is_whole = self._is_whole.pop()
         try:
             if error is None and is_training(module) and torch.is_grad_enabled():

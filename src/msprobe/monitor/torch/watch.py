@@ -11,10 +11,7 @@ from torch import nn
 from msprobe.capture.listeners import Observer
 from msprobe.capture.torch.user_modules import modules, parameters
 from msprobe.monitor import measuring
-from msprobe.monitor.config import MonitorConfig
-from msprobe.monitor.framework import MonitorFramework
 from msprobe.monitor.gradients import UnreducedGradients
-from msprobe.monitor.steps import Groups
 from msprobe.monitor.torch import gradients
 from msprobe.monitor.torch.flat_parameters import FlatParameters
 from msprobe.monitor.torch.l2 import LayerFeatures
@@ -27,39 +24,31 @@ class Watch(measuring.Watch):
 
     optimizers: Optimizers
 
-    def __init__(
-        self,
-        framework: MonitorFramework,
-        config: MonitorConfig,
-        models: Sequence[nn.Module],
-        micro_steps: int,
-        optimizers: Optimizers,
-        groups: Groups,
-        over: Callable[[Any], None],
-        skipped: Callable[[Any], None],
-    ) -> None:
-        self._flat = FlatParameters(models)
-        self._steps: OptimizerSteps | None = None
-        self._features: LayerFeatures | None = None
-        super().__init__(framework, config, models, micro_steps, optimizers, groups, over, skipped)
-
     def end(self) -> None:
-        """See the base class."""
         self._flat.detach()
-        if self._steps is not None:
-            self._steps.optimizers.leave_outer_step()
+        self.optimizers.leave_outer_step()
+
+    def _new_listeners(self) -> list[Observer]:
+        self._flat = FlatParameters(self.models)
+        self._features: LayerFeatures | None = None
+        return super()._new_listeners()
 
     def _new_unreduced(self) -> UnreducedGradients:
         return gradients.UnreducedGradients(self.state, _is_sharded(self.models), self._flat)
 
     def _new_steps(self, unreduced: Any) -> OptimizerSteps:
-        self._steps = OptimizerSteps(
-            self.state, self.optimizers, self.groups, unreduced, self._flat.pieces, self._over, self._skipped
+        return OptimizerSteps(
+            self.state,
+            self.optimizers,
+            self.groups,
+            unreduced,
+            self.is_of_training,
+            self._flat.pieces,
+            self.left_out,
         )
-        return self._steps
 
     def _new_features(self) -> list[Observer]:
-        self._features = LayerFeatures(self.state, self.optimizers)
+        self._features = LayerFeatures(self.state, self.is_of_training)
         return [self._features]
 
     def _collect(self) -> Callable[[], None]:
@@ -75,7 +64,7 @@ class Watch(measuring.Watch):
         return finish
 
     def _finish_all_ranks(self, finish: Callable[[], None]) -> Callable[[], None]:
-        shards = self._steps.shards if self._steps is not None else None
+        shards = self._steps.shards if isinstance(self._steps, OptimizerSteps) else None
         if shards is None or shards.is_empty:
             return finish
         finish()

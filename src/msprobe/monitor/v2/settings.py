@@ -97,10 +97,7 @@ _RANGE: MistakeKind = "range"
 _Ops = Annotated[
     tuple[str, ...],
     demand(
-        (
-            lambda value: is_texts(value) and all(op in OPS for op in value),
-            asks("must-be-list-of", ", ".join(OPS)),
-        ),
+        (lambda value: is_texts(value) and all(op in OPS for op in value), asks("must-be-list-of", ", ".join(OPS))),
         kind=_RANGE,
     ),
     BeforeValidator(lambda value: value or list(OPS)),
@@ -142,10 +139,7 @@ class _FileV2(Declared):
         BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
     ] = "pytorch"
     output_dir: Annotated[str, demand((is_text, "the path of a folder"))] = "./"
-    format: Annotated[
-        str,
-        demand((lambda text: text == "csv", asks("must-be-csv")), kind=_RANGE),
-    ] = "csv"
+    format: Annotated[str, demand((lambda text: text == "csv", asks("must-be-csv")), kind=_RANGE)] = "csv"
     rank: _Ranks = ()
     monitors: Annotated[_Monitors, demand((is_object, asks("must-be-object-with-some", ", ".join(MONITORS))))] = (
         _Monitors()

@@ -55,11 +55,7 @@ class TrainerMonitorV2:
 
     def step(self) -> None:
         """Nothing has to be done here: a step is one of the optimizer. Called once."""
-        log.once(
-            ("monitor_v2", "step"),
-            "warning",
-            said("monitor-step-skipped"),
-        )
+        log.once(("monitor_v2", "step"), "warning", said("monitor-step-skipped"))
 
     def stop(self) -> None:
         """End; all that was measured is written when this returns. Without :meth:`start`, nothing happens."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from msprobe.errors import MsprobeError
 from msprobe.messages import said
+from msprobe.precheck import overflow
 from msprobe.precheck.arguments import ArgumentTensor, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
-from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
+from msprobe.precheck.job import Task
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.mindspore.runner import CallError, MindSporeRunner, array_of, flat_values
 from msprobe.precheck.requests import ApiCall, flat
@@ -22,29 +22,20 @@ def runner(task: Task) -> OverflowRunner:
     return OverflowRunner(task)
 
 
-class OverflowRunner:
-    """Answers each call with one line, as its note."""
+class OverflowRunner(overflow.OverflowRunner):
+    """See the base class. The side of the device is the record, in its recorded types."""
+
+    explained = (UnreadableArgumentError, CannotGenerateError, CallError)
 
     def __init__(self, task: Task) -> None:
         self._calls = MindSporeRunner(task)
 
-    def run(self, key: str) -> Answer:
-        """Compare the record of one call with the call on the CPU, in its recorded types."""
-        try:
-            call = self._calls.requests.call(key)
-            check_memory(call)
-            recorded = _recorded_overflow(call)
-            results = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
-        except (UnreadableArgumentError, CannotGenerateError, CallError) as problem:
-            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem)])
-        except MsprobeError as problem:
-            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem.message)])
-        except Exception as problem:
-            text = " ".join(str(problem).split())[:300]
-            return Answer(
-                key, [key, SKIPPED], notes=[said("overflow-not-checked", key, f"{type(problem).__name__}: {text}")]
-            )
-        return overflow_answer(key, recorded, any(map(_overflows, results)))
+    def overflows(self, key: str) -> tuple[bool, bool]:
+        call = self._calls.requests.call(key)
+        check_memory(call)
+        recorded = _recorded_overflow(call)
+        results = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
+        return recorded, any(map(_overflows, results))
 
 
 def _recorded_overflow(call: ApiCall) -> bool:

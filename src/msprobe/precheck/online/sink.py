@@ -88,15 +88,12 @@ class StreamSink:
         self.stream = stream
 
     def begin(self, facts: StepFacts) -> StreamStep:
-        """See :class:`msprobe.capture.sinks.Sink`."""
         return StreamStep(facts, self.stream)
 
     def tensors(self, step: Any) -> StreamTensors:
-        """See :class:`msprobe.capture.sinks.Sink`."""
         return StreamTensors(step)
 
     def readable(self, step: Any) -> int:
-        """See :class:`msprobe.capture.sinks.Sink`."""
         return int(step.count)
 
 
@@ -128,33 +125,26 @@ class StreamStep:
         self._stream.put(WireFrame(what, self._step, self._rank, content, data))
 
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.count += 1
         self.send("record", native.in_one_line(tree), name=name, stack=stack_id, parent=parent)
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.send("stack", stack=stack_id, frames=list(frames))
 
     def put_parent(self, child: str, parent: Any) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.send("parent", name=child, parent=parent)
 
     def reserve(self, name: str) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.send("reserve", name=name)
 
     def error(self, text: str) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.send("error", text=text)
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         if final:
             self.send("end", is_complete=not interrupted)
 
     def give_up(self) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.send("end", is_complete=False, is_wanted=False)
 
 
@@ -177,19 +167,16 @@ class StreamTensors:
         return self._step.failed
 
     def room(self, nbytes: int) -> _Room | None:
-        """See :class:`msprobe.capture.sinks.TensorSink`."""
         return None if self.failed else _Room(nbytes)
 
     def give_back(self, room: _Room) -> None:
         """It goes by itself."""
 
     def save(self, name: str, payload: Any, crc32: int | None = None, room: _Room | None = None) -> None:
-        """See :class:`msprobe.capture.sinks.TensorSink`."""
         data = payload.data if room is not None else bytes(payload.data)
         self._step.send("tensor", data, name=name, dtype=payload.dtype_name, shape=list(payload.shape))
 
     def link(self, name: str, existing_name: str) -> None:
-        """See :class:`msprobe.capture.sinks.TensorSink`."""
         self._step.send("link", name=name, existing=existing_name)
 
     def flush(self) -> None:

@@ -27,12 +27,13 @@ from msprobe.foreign.console import say
 from msprobe.messages import joined, said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompiledRow, CompiledStatus, CompileResult, difference, result_of
+from msprobe.precheck.overflow import raised_text
 from msprobe.precheck.side.trees import leaves_of
 from msprobe.precheck.torch.beside import ModelState, RandomNumbersAndAutocast, bytes_of, state_of, tensors_of
 from msprobe.precheck.torch.compiled_sides import BothSides, CompiledError, Pass, Sides, own_objects, same_tensor
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import Outcome, copy_with_strides
-from msprobe.precheck.torch.results import raised_text, value_of
+from msprobe.precheck.torch.results import value_of
 
 _PLAIN = (bool, int, float, str, complex, type(None))
 

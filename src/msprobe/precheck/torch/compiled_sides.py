@@ -18,12 +18,13 @@ from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
 from msprobe.precheck.compile_report import CompiledRow, difference
+from msprobe.precheck.overflow import raised_text
 from msprobe.precheck.side.machine import with_own_code
 from msprobe.precheck.torch import reference
 from msprobe.precheck.torch.beside import RandomNumbersAndAutocast, bytes_of, copy_of, plain, put_state, structure_of
 from msprobe.precheck.torch.inputs import Inputs, for_device
 from msprobe.precheck.torch.machine import Outcome, run_call
-from msprobe.precheck.torch.results import raised_text, value_of
+from msprobe.precheck.torch.results import value_of
 
 _PLAIN = (bool, int, float, str, complex, type(None))
 

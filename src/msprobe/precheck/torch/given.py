@@ -67,17 +67,17 @@ def given_to(
     if not rounds:
         return Given(inputs, inputs)
 
-    def value(tensor: torch.Tensor, path: str) -> torch.Tensor:
+    def rounded(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
         own = tensor.dtype
         if executor.dtype is not None:
             tensor = _to(tensor, dtype_of(executor.dtype))
-        return _to(_to(tensor, casts[path]) if path in casts else tensor, own)
+        return _to(tensor if dtype is None else _to(tensor, dtype), own)
+
+    def value(tensor: torch.Tensor, path: str) -> torch.Tensor:
+        return rounded(tensor, casts.get(path))
 
     def gradient(tensor: torch.Tensor, place: int) -> torch.Tensor:
-        own = tensor.dtype
-        if executor.dtype is not None:
-            tensor = _to(tensor, dtype_of(executor.dtype))
-        return _to(_to(tensor, gives[place]) if place < len(gives) else tensor, own)
+        return rounded(tensor, gives[place] if place < len(gives) else None)
 
     return Given(_changed(inputs, value, gradient), typed, casts)
 

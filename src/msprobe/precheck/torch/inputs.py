@@ -45,25 +45,16 @@ class Inputs:
 
     def tensors(self) -> list[torch.Tensor]:
         """All tensors among the arguments."""
-        tensors: list[torch.Tensor] = []
-
-        def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            tensors.append(tensor)
-            return tensor
-
-        self.map(see)
-        return tensors
+        return [tensor for tensor, _ in self._placed()]
 
     def paths(self) -> list[str]:
         """The paths of all tensors among the arguments, in order."""
-        paths: list[str] = []
+        return [path for _, path in self._placed()]
 
-        def see(tensor: torch.Tensor, path: str) -> torch.Tensor:
-            paths.append(path)
-            return tensor
-
-        self.map(see)
-        return paths
+    def _placed(self) -> list[tuple[torch.Tensor, str]]:
+        placed: list[tuple[torch.Tensor, str]] = []
+        self.map(lambda tensor, path: placed.append((tensor, path)))
+        return placed
 
     def map(self, change: Callable[[torch.Tensor, str], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with each tensor replaced by what ``change(tensor, path)`` gives."""

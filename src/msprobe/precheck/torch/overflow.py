@@ -6,17 +6,15 @@ from typing import Any
 
 import torch
 
-from msprobe.errors import MsprobeError
-from msprobe.messages import said
+from msprobe.precheck import overflow
 from msprobe.precheck.arguments import UnreadableArgumentError
 from msprobe.precheck.executors import executor_of
-from msprobe.precheck.job import SKIPPED, Answer, Task, overflow_answer
+from msprobe.precheck.job import Task
 from msprobe.precheck.memory import check_memory
 from msprobe.precheck.requests import open_requests
 from msprobe.precheck.torch.functions import UnknownApiError, find_function
 from msprobe.precheck.torch.inputs import InputError, InputMaker
 from msprobe.precheck.torch.machine import Machine, cpu
-from msprobe.precheck.torch.results import raised_text
 
 
 def runner(task: Task) -> OverflowRunner:
@@ -24,8 +22,10 @@ def runner(task: Task) -> OverflowRunner:
     return OverflowRunner(task)
 
 
-class OverflowRunner:
-    """Answers each call with one line, as its note."""
+class OverflowRunner(overflow.OverflowRunner):
+    """See the base class."""
+
+    explained = (UnreadableArgumentError, UnknownApiError, InputError)
 
     def __init__(self, task: Task) -> None:
         self._requests = open_requests(task.dump)
@@ -33,22 +33,14 @@ class OverflowRunner:
         self._candidate = Machine(executor_of(task.candidate))
         self._cpu = cpu()
 
-    def run(self, key: str) -> Answer:
-        """Compare both sides of one call."""
-        try:
-            call = self._requests.call(key)
-            function = find_function(call.api.prefix, call.api.name)
-            check_memory(call)
-            inputs = self._maker.make(call)
-            device = self._candidate.run(function, inputs, False).outputs
-            bench = self._cpu.run(function, inputs, False).outputs
-        except (UnreadableArgumentError, UnknownApiError, InputError) as problem:
-            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem)])
-        except MsprobeError as problem:
-            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, problem.message)])
-        except Exception as problem:
-            return Answer(key, [key, SKIPPED], notes=[said("overflow-not-checked", key, raised_text(problem))])
-        return overflow_answer(key, _overflows(device), _overflows(bench))
+    def overflows(self, key: str) -> tuple[bool, bool]:
+        call = self._requests.call(key)
+        function = find_function(call.api.prefix, call.api.name)
+        check_memory(call)
+        inputs = self._maker.make(call)
+        device = self._candidate.run(function, inputs, False).outputs
+        bench = self._cpu.run(function, inputs, False).outputs
+        return _overflows(device), _overflows(bench)
 
 
 def _overflows(outputs: list[Any]) -> bool:

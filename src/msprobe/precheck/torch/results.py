@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from typing import Any
 
 import numpy as np
@@ -34,10 +32,8 @@ def same_bits(first: torch.Tensor, second: Any) -> bool:
     if not isinstance(second, torch.Tensor) or first.shape != second.shape or first.dtype != second.dtype:
         return False
     first_bytes, other = (
-        first.contiguous().view(torch.uint8) if first.dim() else first.reshape(1).view(torch.uint8),
-        None,
+        (tensor if tensor.dim() else tensor.reshape(1)).contiguous().view(torch.uint8) for tensor in (first, second)
     )
-    other = second.contiguous().view(torch.uint8) if second.dim() else second.reshape(1).view(torch.uint8)
     return bool(torch.equal(first_bytes, other))
 
 
@@ -73,12 +69,3 @@ def widen(bench: Any, device: torch.Tensor) -> None:
     """Whole numbers and truth values of both sides in one type, where the reference's is only wider."""
     if isinstance(bench, Value) and bench.is_complex and device.is_complex():
         bench.array = bench.array.astype(np.float64)
-
-
-def raised_text(problem: Exception) -> str:
-    """The class and the text of what a call raised, and the line of ours where there is no text."""
-    text = " ".join(str(problem).split())[:500]
-    if text:
-        return f"{type(problem).__name__}: {text}"
-    last = traceback.extract_tb(problem.__traceback__)[-1]
-    return f"{type(problem).__name__} in {os.path.basename(last.filename)}:{last.lineno}"

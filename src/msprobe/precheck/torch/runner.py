@@ -20,6 +20,7 @@ from msprobe.precheck.job import Answer, Task, skipped
 from msprobe.precheck.judge import ResultPair, Value, judge
 from msprobe.precheck.known_names import RANDOM, is_dropout
 from msprobe.precheck.memory import check_memory
+from msprobe.precheck.overflow import raised_text
 from msprobe.precheck.precision_compare import FORMULA
 from msprobe.precheck.requests import ApiCall, Requests, digest_of, flat, open_requests
 from msprobe.precheck.side.places import units_taken_over
@@ -43,7 +44,6 @@ from msprobe.precheck.torch.recorded import (
 from msprobe.precheck.torch.results import (
     is_float8,
     ordinary_beside,
-    raised_text,
     rounded_to,
     same_bits,
     sizes_of,

@@ -23,12 +23,12 @@ from msprobe.foreign.nearest import near_words
 from msprobe.messages import said
 from msprobe.precheck.generate import generator_for
 from msprobe.precheck.job import Answer, Task, skipped
+from msprobe.precheck.overflow import raised_text
 from msprobe.precheck.sample_check import LIST
 from msprobe.precheck.side.types import dtype_of
 from msprobe.precheck.side.words import DTYPES
 from msprobe.precheck.torch.inputs import Inputs
 from msprobe.precheck.torch.machine import run_call
-from msprobe.precheck.torch.results import raised_text
 from msprobe.precheck.torch.runner import TorchRunner
 from msprobe.precheck.torch.simple_samples import simple_operators
 

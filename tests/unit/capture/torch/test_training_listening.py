@@ -136,6 +136,30 @@ def test_a_second_optimizer_ends_no_step() -> None:
     assert {step for step, name in told.events if "AdamW" in name} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("are_given", [True, False])
+def test_optimizers_that_step_in_turn_make_one_step(are_given: bool) -> None:
+    model, over, left_out = _model(), [], []
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model[0], model[2])]
+    seen = Told("optimizer")
+    listening = TrainingListening(seen)
+    given = optimizers if are_given else []
+    listening.follow(model, given, over=[lambda: over.append(seen.steps[-1])], left_out=left_out.append)
+    for step in range(3):
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizers[0].step()
+        if step == 1:
+            handle = optimizers[1].register_step_pre_hook(lambda *given: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                optimizers[1].step()
+            handle.remove()
+        else:
+            optimizers[1].step()
+    assert [listening.has(optimizer) for optimizer in optimizers] == [True, True]
+    listening.end()
+    assert not listening.has(optimizers[0])
+    assert (seen.steps, over, left_out) == ([0, 1, 2], [0, 1], [True])
+
+
 def test_one_that_raises_is_dropped_and_the_steps_go_on(capfd: pytest.CaptureFixture[str]) -> None:
     model = _model()
     told = Told("optimizer")

@@ -676,6 +676,47 @@ def test_stand_in_for_a_chained_optimizer(tmp_path: Path, interval: int) -> None
         assert sorted(found.rows(quantity), key=key) == sorted(same.rows(quantity), key=key), quantity
 
 
+class ClippingChain(ChainedOptimizer):
+    """That of newer cores: it takes no step if a gradient is not finite, and clips all together."""
+
+    def parameters(self) -> list[Any]:
+        return [one for member in self.chained_optimizers for group in member.param_groups for one in group["params"]]
+
+    def prepare_grads(self) -> bool:
+        return not all(bool(torch.isfinite(one.grad).all()) for one in self.parameters())
+
+    def step(self) -> None:
+        if not self.prepare_grads():
+            nn.utils.clip_grad_norm_(self.parameters(), 0.1)
+            super().step()
+
+
+def test_a_chain_has_its_gradients_before_it_clips_and_leaves_a_step_out_as_a_whole(tmp_path: Path) -> None:
+    def train(attach: Attach) -> Any:
+        torch.manual_seed(0)
+        model = ModelM()
+        members = [torch.optim.Adam(part.parameters(), lr=0.01) for part in (model.fc1, model.fc2)]
+        chain = ClippingChain(members)
+        attach(model, chain)
+        norms: list[float] = []
+        for step in range(4):
+            model(torch.randn(3, 4)).square().mean().backward()
+            if step == 1:
+                model.fc1.bias.grad[0] = math.nan  # type: ignore[index]
+            norms.append(float(model.fc2.weight.grad.norm()))  # type: ignore[union-attr]
+            chain.step()
+            chain.zero_grad()
+        return [model, *members, norms]
+
+    measured = monitored(tmp_path, EVERYTHING, train)
+    norms = measured.result[-1]
+    assert measured.steps("grad_reduced") == measured.steps("actv") == [0, 1, 2]
+    for step, batch in enumerate((0, 2, 3)):
+        assert measured.norms("grad_reduced", step)["fc2.weight"] == pytest.approx(norms[batch], rel=1e-6)
+        assert len(measured.rows("actv", step=step)) == 8
+        assert {row["nans"] for row in measured.rows("grad_unreduced", step=step)} == {"0"}
+
+
 def test_stand_in_for_half_parameters_with_copies(tmp_path: Path) -> None:
     copies: list[Any] = []
 

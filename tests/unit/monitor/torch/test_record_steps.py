@@ -106,7 +106,21 @@ RECORDS: dict[str, Any] = {
 }
 
 
-def _nan_at(bad: int, evaluations: int = 0, raises: bool = False, scaler: bool = False) -> Any:
+class Careful:
+    """Takes no step if a gradient is not finite, as the optimizers of Megatron and DeepSpeed."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def step(self) -> None:
+        parameters = self.optimizer.param_groups[0]["params"]
+        if all(bool(torch.isfinite(one.grad).all()) for one in parameters):
+            self.optimizer.step()
+
+
+def _nan_at(
+    bad: int, evaluations: int = 0, raises: bool = False, scaler: bool = False, is_careful: bool = False
+) -> Any:
     """A training whose batch ``bad`` has a NaN in its loss; ``evaluations``: passes without gradients before each."""
 
     def train(attach: Any) -> Any:
@@ -114,7 +128,8 @@ def _nan_at(bad: int, evaluations: int = 0, raises: bool = False, scaler: bool =
         model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         scales = torch.amp.GradScaler("cpu", init_scale=4.0, enabled=scaler)
-        attach(model, optimizer)
+        careful = Careful(optimizer)
+        attach(model, careful if is_careful else optimizer)
         for step in range(8):
             model.eval()
             with torch.no_grad():
@@ -127,8 +142,11 @@ def _nan_at(bad: int, evaluations: int = 0, raises: bool = False, scaler: bool =
             scales.scale(loss).backward()
             if step == bad and raises:
                 break
-            scales.step(optimizer)
-            scales.update()
+            if is_careful:
+                careful.step()
+            else:
+                scales.step(optimizer)
+                scales.update()
             optimizer.zero_grad()
         return [model, optimizer]
 
@@ -147,11 +165,12 @@ def test_an_evaluation_before_the_step_is_not_in_it(tmp_path: Path, evaluations:
     assert [_calls(dump, "Functional.linear") for dump in found.values()] == [2, 2]
 
 
-def test_what_is_no_step_for_its_scaler_is_not_in_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["scaler", "is_careful"])
+def test_what_is_no_step_for_its_scaler_is_not_in_the_next_one(tmp_path: Path, how: str) -> None:
     # One skipped step is no alert; the step that is taken in its place has the records of one step.
     config = {**RECORDS, "alert": {"rules": [{"rule_name": "LossSpike"}], "record": {"keep": 4}}}
     config["alert"]["rules"] = [{"rule_name": "AnomalyTurbulence", "args": {"threshold": 1e-6, "warm_up": 5}}]
-    monitored(tmp_path, config, _nan_at(2, scaler=True))
+    monitored(tmp_path, config, _nan_at(2, **{how: True}))
     found = sorted((tmp_path / "out").rglob("dump.json"))
     assert found
     assert {_calls(dump, "Functional.linear") for dump in found} == {2}
