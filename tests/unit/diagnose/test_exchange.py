@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from msprobe.diagnose.check.communication import Key
 from msprobe.diagnose.check.exchange import Exchange, RankCalls
+from msprobe.diagnose.steps.communication import Key
 
 
 def rank(number: int, *keys: tuple[Key, ...], group: int = 64) -> RankCalls:

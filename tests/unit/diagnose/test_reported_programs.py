@@ -346,7 +346,7 @@ class AverageWithoutBuffers(Trained):
 
 #: The first finding and its call, where the candidate is wrong, and where the reference is.
 MISTAKES: dict[type[Trained], tuple[tuple[str, str], tuple[str, str]]] = {
-    OtherRandomNumbers: (("argument-differs", "Function._Recomputed.1.forward"),) * 2,
+    OtherRandomNumbers: (("argument-differs", "Function._Recomputed.0.forward"),) * 2,
     LossThrownAway: (
         ("gradient-missing", "Function._WithLoss.0.forward"),
         ("gradient-extra", "Function._WithLoss.0.forward"),

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange
 from msprobe.diagnose.check.moment import Earlier
 from msprobe.diagnose.check.replica import Replica
 from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.statement import finding_at
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Timeline
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import TokenText, texts
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
+from msprobe.diagnose.check.values import floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import is_floating, numbers, numel
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 

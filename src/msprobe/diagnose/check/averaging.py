@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.language import TokenText, texts
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument, tensors
+from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import numel
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.messages import said
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.values import tensors
 from msprobe.diagnose.differences.records import is_integer, numbers
+from msprobe.diagnose.steps import communication
 from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten

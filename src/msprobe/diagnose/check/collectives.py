@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Results
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, statistics_difference
 from msprobe.diagnose.differences.words import NO_RELATION, Relation
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.messages import said
 
 

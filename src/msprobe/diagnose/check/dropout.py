@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument, floats
+from msprobe.diagnose.check.values import floats
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.communication import Key, Rank
 from msprobe.diagnose.places import ranks_in_words
+from msprobe.diagnose.steps.communication import Key, Rank
 from msprobe.messages import said
 
 #: The tensors that a call makes.

@@ -15,7 +15,6 @@ from msprobe.compare.entry_names import operation, read_name
 from msprobe.coverage import Coverage
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.bad_values import USUAL, GrowthLimits, Watcher, bad
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, RankCalls
 from msprobe.diagnose.check.origins import Origin, calls_of, origins
 from msprobe.diagnose.check.overflow import finding_of, in_order_of_ranks
@@ -28,6 +27,7 @@ from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError, PathError

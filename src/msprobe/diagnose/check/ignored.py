@@ -13,9 +13,10 @@ import numpy as np
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument, floats, measured, tensors
+from msprobe.diagnose.check.values import floats, measured, tensors
 from msprobe.diagnose.differences.records import is_integer, numel
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 

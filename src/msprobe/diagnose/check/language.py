@@ -9,8 +9,9 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.shifts import Shifts, first_of, is_ellipsis
-from msprobe.diagnose.check.values import argument, distinct, tensors
+from msprobe.diagnose.check.values import distinct, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from msprobe.diagnose.check.bad_values import Watcher
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import RankCalls
 from msprobe.diagnose.check.history import Glance, History, Leaving, glance_at, leaving_of
 from msprobe.diagnose.check.moment import CheckedStep, Earlier
@@ -19,6 +18,7 @@ from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.collector import no_collection
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.errors import MsprobeError
 from msprobe.store.reader import Dump

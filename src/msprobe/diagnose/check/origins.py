@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import communication
 from msprobe.diagnose.check.bad_values import Watcher, worst
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, How, MatchedCalls, RankCalls, Results, Trouble
+from msprobe.diagnose.steps import communication
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event, Timeline
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.origins import Origin, origins
 from msprobe.diagnose.check.overflow_words import reason
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.statement import finding_at
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.messages import Wording, said

@@ -8,8 +8,8 @@ import numpy as np
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.messages import said
 

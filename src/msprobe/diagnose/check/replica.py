@@ -14,12 +14,12 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import communication
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Shared
 from msprobe.diagnose.check.moment import CheckedStep, Leaf
 from msprobe.diagnose.check.values import distinct, floats, measured, tensors
 from msprobe.diagnose.differences.records import fingerprint, is_integer, numel
+from msprobe.diagnose.steps import communication
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.optimizer import parameters_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 

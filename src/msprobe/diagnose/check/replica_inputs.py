@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.messages import said
 
 

@@ -16,12 +16,12 @@ from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.check import replica_inputs, replica_settings
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.replica import Signatures, is_repeatable, mark
 from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
 from msprobe.diagnose.differences.records import fingerprint, statistics_difference
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.check_limits import copies_limit, is_one_factor, may_have_two_values, repeat_limit
 from msprobe.messages import said

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from msprobe.coverage import Coverage
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
 from msprobe.diagnose.check.history import Glance, History, Leaving
 from msprobe.diagnose.check.moment import Earlier
@@ -21,6 +20,7 @@ from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.covered import dump_coverage
 from msprobe.diagnose.findings import Finding, plain
 from msprobe.diagnose.places import Places
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.engine import ALONE, Workers, run
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import coded, said

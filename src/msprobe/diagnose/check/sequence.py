@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.communication import Rank
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import ranks_in_words
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.messages import said
 
 #: Names, APIs and forms of what a rank calls over one group, in order.

@@ -8,8 +8,9 @@ import numpy as np
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.values import argument, same, tensors
+from msprobe.diagnose.check.values import same, tensors
 from msprobe.diagnose.differences.records import fingerprint, statistics
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import argument, floats, has_values, measured, tensors
+from msprobe.diagnose.check.values import floats, has_values, measured, tensors
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.findings import Finding
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.check_limits import sum_of_one_limit
 from msprobe.messages import said

@@ -7,16 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
-from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.steps.timeline import Slot, is_tensor
 from msprobe.messages import said
 from msprobe.statistics_table import KEYS
-
-
-def argument(event: Event, position: int, keyword: str) -> Any:
-    """The plain value of an argument, by keyword or position (a method's tensor is position 0); None without it."""
-    slots = dict(event.inputs())
-    slot = slots.get(f"input.{keyword}", slots.get(f"input.{position}"))
-    return slot["value"] if isinstance(slot, dict) and "value" in slot and not is_tensor(slot) else slot
 
 
 def tensors(slots: Sequence[Slot]) -> list[dict[str, Any]]:

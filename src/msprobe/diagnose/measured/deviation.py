@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from msprobe.store.row_format import block_of
@@ -19,6 +21,9 @@ DeviationKind = Literal["exact", "estimate", "lower", "unknown"]
 #: No norm of what is in a row is larger: its elements are at most 1e18.
 _LARGEST = 1e30
 _ROOT_OF_SUMS = math.sqrt(SUMS)
+#: Of seven differences of norms that know nothing of each other the middle one is within so much of their standard
+#: deviation once in some hundred tensors.
+_REPEATED = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class Deviation:
     largest: float = 0.0
     least: float = 0.0
     #: As many elements of one size would have the sums of squares that the blocks have: fewer than ``count`` where a
-    #: few blocks hold most of it, and errors average out less. ``count`` where there are no errors.
+    #: few blocks hold most of it, and errors average out less. ``count`` where there are no errors, 1 where blocks
+    #: repeat each other.
     alike: float = 0.0
     #: So many elements are zero, at least, on both sides.
     zeros: int = 0
@@ -74,6 +80,8 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     fourth = [size * size / root for size, root in zip(map(max, blocks, their_blocks), roots, strict=True)]
     held = math.hypot(*fourth) ** 2
     alike = min(larger**4 / held, summed) if held > 0.0 else summed
+    if filled == BLOCKS and _repeats(blocks if norm >= its_norm else their_blocks, summed):
+        alike = 1.0
     if out != their_out:
         return (
             Deviation("lower", math.inf, math.inf, larger, summed, *bounds, alike) if distance < _LARGEST else UNKNOWN
@@ -84,6 +92,14 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
         return UNKNOWN
     zeros = min(zeros, their_zeros)
     return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike, zeros)
+
+
+def _repeats(blocks: Sequence[float], count: int) -> bool:
+    """True if most neighbouring blocks have one norm, as rows that are alike have: their errors are alike, too. Norms
+    of so many elements that know nothing of each other are apart by one over the root of their number.
+    """
+    apart = sorted(abs(first - next_one) for first, next_one in pairwise(blocks))
+    return apart[len(apart) // 2] * math.sqrt(count / BLOCKS) < _REPEATED * max(blocks)
 
 
 @lru_cache(4096)

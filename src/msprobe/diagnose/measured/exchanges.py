@@ -1,4 +1,6 @@
-"""Collectives on several ranks: what one gives comes from what all of its ranks put in."""
+"""Collectives on several ranks: what one gives comes from what all of its ranks put in. Of a message from one rank to
+another, what is received from what is sent.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,11 @@ import math
 from collections import Counter
 
 from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
+from msprobe.diagnose.steps import communication
 from msprobe.diagnose.steps.process_group import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event
 
@@ -22,17 +26,36 @@ def numbers_of_exchanges(pairing: Pairing) -> dict[Event, tuple[tuple[str, tuple
     exchanges_found: dict[Event, tuple[tuple[str, tuple[int, ...]], int]] = {}
     numbers: Counter[tuple[str, tuple[int, ...]]] = Counter()
     for event in pairing.candidate:
-        if event.is_collective and event.direction == "forward" and len(ranks := ranks_of_group(event)) > 1:
-            key = event.stem, ranks
+        key = _key(event, pairing.candidate.rank) if event.is_collective and event.direction == "forward" else None
+        if key is not None:
             exchanges_found[event] = key, numbers[key]
             numbers[key] += 1
     return exchanges_found
 
 
+def _key(event: Event, rank: int | str) -> tuple[str, tuple[int, ...]] | None:
+    """What a collective is on all of its ranks; None where these are not known, or it is several messages."""
+    name = operation(event.stem)
+    if name not in operators.BETWEEN_TWO:
+        ranks = ranks_of_group(event)
+        return (event.stem, ranks) if len(ranks) > 1 else None
+    if name not in operators.SENDS and name != "recv":
+        return None  # what is received later stands nowhere
+    ((word, pair, tag),) = communication.keys(event, rank)
+    return (f"{word} {tag}", pair) if all(isinstance(member, int) for member in pair) else None
+
+
 def node_of_exchange(
     table: DeviationTable, inputs: Tensors, made: Tensors, event: Event, place: tuple[tuple[str, tuple[int, ...]], int]
 ) -> Node:
-    """What a collective gives may be as far apart as all that is put in: a sum, a part of one, or copies of it."""
+    """What a collective gives may be as far apart as all that is put in: a sum, a part of one, or copies of it. What
+    stands where a message is received is nothing that is put in, and what is sent is no result.
+    """
+    name = operation(event.stem)
+    if name in operators.RECEIVES:
+        inputs = Tensors((), (), (), (), True, ())
+    elif name in operators.SENDS:
+        made = Tensors((), (), (), (), True, ())
     taken = [table.of(number) for unit_given, number in zip(inputs.units, inputs.places, strict=True) if unit_given]
     is_known = inputs.is_same and all(deviation.is_known for deviation in taken)
     distance, coherent = (
@@ -68,7 +91,6 @@ def node_of_exchange(
         norms.append(deviation.norm)
     exchange = CollectiveInput(*place, distance, coherent, tuple(norms))
     unit = max((*inputs.units, *made.units), default=0.0)
-    name = operation(event.stem)
     return Node(event, name, "forward", unit, tuple(results), "", excused, exchange=exchange)
 
 

@@ -15,24 +15,39 @@ from collections.abc import Iterator, Sequence
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import FEW_ELEMENTS, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
+from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.timeline import Event
-from msprobe.store.rows import SUMS, Numbers
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.store.rows import SUMS, Numbers, number_of
 
 #: In units, over the norms of all that is added up: sums of gradients are rounded once for each.
 _ROUNDED = 1.0
 #: So many comparisons of a tensor with the gradients of a parameter, in a step.
 _MOST_COMPARED = 200_000
 _SIDES = 1, 0
+_Sums = tuple[float, float]
 
 
 class GradientsHandedOn:
     """The gradients of one step on both sides. Give it what is made in the order of execution."""
 
-    def __init__(self, table: DeviationTable) -> None:
+    def __init__(self, table: DeviationTable, pairing: Pairing) -> None:
         self._table = table
+        # What calls of one side alone give: they, and no way between two calls, make what differs.
+        self._given_alone = tuple(
+            {
+                sums
+                for event in side
+                if event.is_call and event not in paired
+                for _, leaf in event.outputs()
+                if is_tensor(leaf) and (sums := _sums(rows.numbers(number_of(leaf))))
+            }
+            for side, paired, rows in zip(
+                (pairing.candidate, pairing.reference), (pairing.partner, pairing.back), table.rows, strict=True
+            )
+        )
         # The place of what a call gave since the backward pass began, by the sums on each side.
-        self._given: tuple[dict[tuple[float, float], int], ...] = {}, {}
+        self._given: tuple[dict[_Sums, int], ...] = {}, {}
         # The places of the gradients of each parameter, in the order of backward passes, by how many elements it has.
         self._delivered: dict[int, dict[str, list[int]]] = {}
         self._is_known: set[int] = set()
@@ -67,13 +82,16 @@ class GradientsHandedOn:
         passes up to the last one, or what a call gave. Each is judged where it is taken first.
         """
         for slot, unit, place in zip(arguments.slots, arguments.units, arguments.places, strict=True):
-            if not unit or place < 0 or place in self._is_known:
+            if not unit or place < 0 or place in self._is_known or self._is_given_alone(place):
                 continue
             delivered = self._delivered.get(self._table.of(place).count)
             sources = self._added_up(place, unit, delivered) if delivered else []
             if sources := sources or self._given_by_call(place):
                 self._is_known.add(place)
                 yield from self._result(slot, place, sources)
+
+    def _is_given_alone(self, place: int) -> bool:
+        return any(calls and self._key(place, side) in calls for side, calls in enumerate(self._given_alone))
 
     def _given_by_call(self, place: int) -> list[int]:
         """What a call gave and is, on one side, the tensor at a place; empty if there is nothing."""
@@ -131,14 +149,15 @@ class GradientsHandedOn:
     def _numbers(self, place: int, side: int) -> Numbers | None:
         return self._table.numbers(place, side)
 
-    def _key(self, place: int, side: int) -> tuple[float, float] | None:
-        """What distinguishes tensors: their sum, and that of their squares; None for one of few elements, or of one
-        number, which others have as well.
-        """
-        numbers = self._numbers(place, side)
-        if numbers is None or self._table.of(place).count < FEW_ELEMENTS or numbers[4] == numbers[5]:
-            return None
-        return numbers[0], numbers[1]
+    def _key(self, place: int, side: int) -> _Sums | None:
+        return _sums(self._numbers(place, side)) if self._table.of(place).count >= FEW_ELEMENTS else None
+
+
+def _sums(numbers: Numbers | None) -> _Sums | None:
+    """What distinguishes tensors: their sum, and that of their squares; None for one of one number, which others have
+    as well.
+    """
+    return (numbers[0], numbers[1]) if numbers is not None and numbers[4] != numbers[5] else None
 
 
 def handed_on(event: Event, tensors: Tensors, results: Iterator[MeasuredResult]) -> Iterator[Node]:

@@ -74,7 +74,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     if not any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side):
         yield from module_nodes(pairing, run_unit)
         return
-    made, gradients = Made(table), GradientsHandedOn(table)
+    made, gradients = Made(table), GradientsHandedOn(table, pairing)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():
         if call.event.direction == "gradient":
@@ -82,10 +82,10 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             if any(table.of(place).distance for place in call.outputs.places):
                 is_new, unit = made.is_new_in(call.outputs), max(call.outputs.units)
                 yield Node(call.event, "", "gradient", unit, (), "", from_outside=is_new)
-            if is_alone and call.outputs.units:
+            if call.outputs.units and not _is_last_again(pairing, call):
                 yield from handed_on(call.event, call.outputs, gradients.arriving(call.event, call.outputs))
             continue
-        if is_alone and call.event.module is None:
+        if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
         if call.event in numbers:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, numbers[call.event])
@@ -99,6 +99,12 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         # Autocast lets them compute in half types though they take and give single precision.
         is_inside = node.unit < run_unit and (node.operation in operators.RECURRENT or _is_batched(call.event))
         yield replace(node, unit=run_unit) if is_inside else node
+
+
+def _is_last_again(pairing: Pairing, call: _Call) -> bool:
+    """True for a record of gradients that has those of the last pass, each of which has a record with its number."""
+    sides = (pairing.candidate, call.event), (pairing.reference, call.partner)
+    return call.event.parts.number is None and any(f"{event.name}.0" in side.by_name for side, event in sides)
 
 
 def _is_batched(event: Event) -> bool:

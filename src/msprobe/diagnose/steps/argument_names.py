@@ -1,4 +1,4 @@
-"""What the arguments of functions are called that are given by their position."""
+"""The arguments of calls: their plain values, and what those are called that are given by their position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 
 def _table(rows: dict[str, str]) -> dict[str, list[str]]:
@@ -146,3 +146,10 @@ def argument_given(key: str, word: str, args: Sequence[Any], kwargs: Mapping[str
     names = _TABLES.get(key.partition(".")[0], {}).get(key.rpartition(".")[2], [])
     place = names.index(word) if word in names else len(args)
     return args[place] if place < len(args) else None
+
+
+def argument(event: Event, position: int, keyword: str) -> Any:
+    """The plain value of an argument, by keyword or position (a method's tensor is position 0); None without it."""
+    slots = dict(event.inputs())
+    slot = slots.get(f"input.{keyword}", slots.get(f"input.{position}"))
+    return slot["value"] if isinstance(slot, dict) and "value" in slot and not is_tensor(slot) else slot

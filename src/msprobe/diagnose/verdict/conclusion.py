@@ -8,10 +8,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msprobe.compare.entry_names import operation, read_name
+from msprobe.compare.entry_names import read_name
+from msprobe.diagnose.differences.records import is_integer, is_tensor
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Effect, OtherArguments, ResultFact
+from msprobe.diagnose.evidence import Effect, OneSide, OtherArguments, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.measured.node import Node
 from msprobe.diagnose.origin.ledger import Suspect
@@ -145,10 +146,11 @@ def conclude(
             return "harmless", [replace(suspect.finding, harmless=True) for suspect in once(quiet)[:_MOST_QUIET]]
         if extent.size <= extent.agreeing:
             return "agree", []  # if something does differ, the next step says what
-    ordered = in_order_of_weight(suspects)
-    counts = unknown or any(holds(suspect, extent) for suspect in ordered for holds in REASONS)
+    weighed = in_order_of_weight(suspects)
+    counts = unknown or any(holds(suspect, extent) for suspect in weighed for holds in REASONS)
     harmless = extent.is_harmless and not counts
-    findings = [replace(suspect.finding, harmless=harmless) for suspect in once(ordered)[:MOST_FINDINGS]]
+    ordered = once(in_order_of_weight(_with_earlier_ones(suspects)))
+    findings = [replace(suspect.finding, harmless=harmless) for suspect in ordered[:MOST_FINDINGS]]
     return "harmless" if harmless else "diverged", findings
 
 
@@ -167,7 +169,6 @@ def _extent(results: Sequence[ComparedRank]) -> Extent:
 
 def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
     """The suspects, the likeliest origin first; of one weight in the order in which things happened."""
-    suspects = _with_earlier_ones(suspects)
     clear = sorted((suspect for suspect in suspects if suspect.clear), key=is_rounding)
     # What was done otherwise comes before what came out of it.
     leads = (
@@ -187,23 +188,30 @@ def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
 
 
 def _with_earlier_ones(suspects: Sequence[Suspect]) -> list[Suspect]:
-    """The suspects, of which an argument is clear where the same call clearly has the same one elsewhere: what shows
-    late is made as early as it is given.
+    """The suspects, of which one that something is done otherwise is clear where another clearly says the same: what
+    shows late is done as early as the first time.
     """
-    shown = {given for suspect in suspects if suspect.clear and (given := _given(suspect)) is not None}
+    shown = {done for suspect in suspects if suspect.clear and (done := _done_otherwise(suspect)) is not None}
     return [
-        replace(suspect, clear=True) if not suspect.clear and _given(suspect) in shown else suspect
+        replace(suspect, clear=True) if not suspect.clear and _done_otherwise(suspect) in shown else suspect
         for suspect in suspects
     ]
 
 
-def _given(suspect: Suspect) -> Hashable:
-    """The call and the arguments that differ, by their values on both sides; None for what is no such suspect."""
-    arguments = suspect.finding.fact(OtherArguments)
-    if arguments is None or suspect.finding.entry is None:
+def _done_otherwise(suspect: Suspect) -> Hashable:
+    """What a call is given on both sides, or what one side calls and the other does not, without the numbers of calls;
+    None for what is no such suspect.
+    """
+    arguments, alone = suspect.finding.fact(OtherArguments), suspect.finding.fact(OneSide)
+    if suspect.finding.entry is None:
         return None
-    name = operation(read_name(suspect.finding.entry).stem)
-    return name, tuple((difference.slot, *difference.in_words) for difference in arguments.differences)
+    name = read_name(suspect.finding.entry).stem
+    if arguments is not None:
+        return name, tuple((difference.slot, *difference.in_words) for difference in arguments.differences)
+    if alone is not None:
+        sides = (tuple(read_name(call).stem for call in side) for side in (alone.candidate, alone.reference))
+        return suspect.finding.name, name, *sides
+    return None
 
 
 def allowed_of(result: ComparedRank) -> float:
@@ -239,8 +247,18 @@ def _with_what_is_behind(suspects: Sequence[Suspect], results: Sequence[Compared
     first = next((suspect for suspect in suspects if suspect.begins), None)
     rest = [suspect for suspect in suspects if suspect is not first]
     led = [_leads_to(first, furthest)] if first is not None else []
-    every = [*led, *doubts, *([furthest] if furthest is not None else []), *rest]
+    # What is done otherwise is a fact, behind other kernels as well.
+    facts = [suspect for suspect in rest if _is_exact(suspect)]
+    rest = [suspect for suspect in rest if not _is_exact(suspect)]
+    every = [*led, *doubts, *facts, *([furthest] if furthest is not None else []), *rest]
     return [replace(every[0], clear=True, decisive=True), *every[1:]] if every else []
+
+
+def _is_exact(suspect: Suspect) -> bool:
+    """True for what no rounding makes: other calls, other arguments, other whole numbers."""
+    seen = suspect.finding.fact(SeenFact)
+    is_whole = seen is not None and is_tensor(seen.difference.left) and is_integer(seen.difference.left)
+    return suspect.finding.kind in ("structure", "argument", "mutation") or is_whole
 
 
 def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:

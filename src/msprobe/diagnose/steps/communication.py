@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose import operators
-from msprobe.diagnose.check.values import argument
+from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 
 Rank = int | str
