@@ -206,4 +206,9 @@ MESSAGES: tuple[Message, ...] = (
         "recomputation {call} gives a different {slot}{how}; {why}",
         "重计算 {call} 得到的 {slot} 不同{how}；{why}",
     ),
+    Message(
+        "D309", "recompute-draws-other-numbers", "kind:recompute", "call forward",
+        "recomputation {call} takes what {forward} took and draws different random numbers (not so in the reference): the generator state was not restored",
+        "重计算 {call} 的输入与 {forward} 相同，产生的随机数却不同（标杆侧没有）：随机数发生器的状态没有恢复",
+    ),
 )

@@ -27,7 +27,7 @@ from msprobe.messages import said
 #: Findings that rest on a distance alone.
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 #: Findings of these kinds that are seen within a run, where one tensor has the same bits twice: no distance.
-_EXACT = frozenset(("recompute-starts-differently",))
+_EXACT = frozenset(("recompute-starts-differently", "recompute-draws-other-numbers"))
 #: Those of what a module takes.
 _OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "data-differs", "incoming-gradient-differs"))
 
