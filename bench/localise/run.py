@@ -8,6 +8,7 @@
     python bench/localise/run.py --clean                          # the clean pairs alone
     python bench/localise/run.py --layouts                        # pairs whose sides have different parallel layouts
     python bench/localise/run.py --noise --only F,B,O             # bugs, while other things differ harmlessly
+    python bench/localise/run.py --device tiles                   # the same, with the candidate on another device
     python bench/localise/run.py --peer                           # what the published advisor names, on statistics
 
 Each pattern is drawn (seed, sizes, layer, magnitude), both sides are recorded, and the two dumps are given to
@@ -29,6 +30,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,7 @@ def judge(job: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     known = {**PATTERNS, **CLEAN, **LAYOUTS}
     pattern = known.get(job["pattern"]) or under_noise(job["pattern"])
+    pattern = replace(pattern, device=job["device"])
     clean = bool(pattern.expected)
     result: dict[str, Any] = {**job, "group": pattern.group, "clean": clean}
     with tempfile.TemporaryDirectory(prefix="localise-") as temporary:
@@ -247,6 +250,7 @@ def main() -> int:
     from bugs.clean import CLEAN
     from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
+    from bugs.kernels.variants import VARIANTS
     from bugs.under_noise import pairs_under_noise
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -263,6 +267,7 @@ def main() -> int:
     parser.add_argument("--layouts", action="store_true", help="the pairs of different parallel layouts instead")
     parser.add_argument("--large", action="store_true", help="with the model of real size, too: half a minute a pair")
     parser.add_argument("--noise", action="store_true", help="the planted bugs behind harmless noise instead")
+    parser.add_argument("--device", default="", help=f"the candidate's, of {', '.join(VARIANTS)}")
     parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")
@@ -291,7 +296,7 @@ def main() -> int:
     modes = ["statistics"] if options.peer else options.mode.split(",")
     jobs = [
         {"pattern": one, "draw": number, "mode": mode, "precision": precision, "salt": options.salt,
-         "keep": options.keep, "cache": options.cache, "peer": options.peer}
+         "keep": options.keep, "cache": options.cache, "peer": options.peer, "device": options.device}
         for one in chosen for number in range(options.draws) for mode in modes
         for precision in options.precision.split(",") if precision in of_name(one).precisions
     ]  # fmt: skip

@@ -3,8 +3,8 @@
 `make test-bugs` records each pair in one of the precisions (the whole, minutes more: `make test-bugs BUGS=all`) and
 compares it. Programs are small, and pairs share their references, see :func:`bugs.planting.small_draw`: what other
 sizes are answered is measured by ``bench/localise``. What is missed today stands in ``missed.json``; nothing else may
-be. So is each pair with the candidate on another device (``F05@tiles``), whose kernels give other bits everywhere: one
-of four, with BUGS=all each in all precisions.
+be. So is each pair with the candidate on another device (``F05@tiles``), whose kernels give other bits everywhere, and
+each program as it is: one of four, with BUGS=all each in all precisions.
 """
 
 from __future__ import annotations
@@ -40,10 +40,24 @@ OTHER = {
     # These change the device themselves, or are of one that draws otherwise.
     if name not in LAYOUTS and not pattern.headers
 }
-EVERY = {**SAME, **OTHER}
+#: Each program as it is, on two devices.
+HEALTHY = {
+    f"{program}{world}.{bed}@{device}": replace(
+        pattern, plant=(), reference_world=None, expected=frozenset(("agree",)), device=device
+    )
+    for number, ((program, world, bed), pattern) in enumerate(
+        {
+            (pattern.program, pattern.world, len(pattern.bed)): pattern
+            for pattern in reversed(PATTERNS.values())
+            if not pattern.large
+        }.items()
+    )
+    for device in (DEVICES[number % len(DEVICES)], DEVICES[(number + 2) % len(DEVICES)])
+}
+EVERY = {**SAME, **OTHER, **HEALTHY}
 PAIRS = [
     (name, precision)
-    for pairs, share in ((SAME, 1), (OTHER, 4))
+    for pairs, share in ((SAME, 1), (OTHER, 4), (HEALTHY, 4))
     for number, (name, pattern) in enumerate(pairs.items())
     for precision in PRECISIONS
     if precision in pattern.precisions

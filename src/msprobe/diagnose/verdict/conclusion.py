@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from msprobe.compare.entry_names import read_name
+from msprobe.compare.entry_names import operation, read_name
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_integer, is_tensor
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
@@ -276,8 +277,19 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
 
 
 def _is_quiet(suspect: Suspect) -> bool:
-    """True for another argument that the results do not show, and for what rounding decides."""
-    return suspect.finding.kind in ("argument", "choice") and not suspect.clear
+    """True for another argument that the results do not show, for what rounding decides, and for what one side computes
+    and the other leaves out.
+    """
+    return not suspect.clear and (suspect.finding.kind in ("argument", "choice") or _is_left_out(suspect))
+
+
+def _is_left_out(suspect: Suspect) -> bool:
+    """True for calls of one side that compute, where the other has none."""
+    alone = suspect.finding.fact(OneSide)
+    if suspect.finding.kind != "structure" or alone is None or bool(alone.candidate) == bool(alone.reference):
+        return False
+    names = (operation(read_name(call).stem) for call in (*alone.candidate, *alone.reference))
+    return any(name in operators.ELEMENTWISE - operators.CASTS - operators.FACTORS for name in names)
 
 
 def _is_missed(suspect: Suspect) -> bool:
