@@ -248,9 +248,9 @@ def _judged(jobs: list[dict[str, Any]], processes: int) -> Iterator[dict[str, An
 
 def main() -> int:
     from bugs.clean import CLEAN
+    from bugs.kernels.variants import VARIANTS
     from bugs.layouts import LAYOUTS
     from bugs.patterns import PATTERNS
-    from bugs.kernels.variants import VARIANTS
     from bugs.under_noise import pairs_under_noise
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
