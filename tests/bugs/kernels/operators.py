@@ -134,7 +134,7 @@ def _batch_norm(
     kit: Kit, x: Any, w: Any, b: Any, _mean: Any, _variance: Any, training: bool, _momentum: float, eps: float
 ) -> Results:
     if not training:
-        return [None, None, None]
+        return [None]  # it keeps nothing
     dims = tuple(dim for dim in range(x.dim()) if dim != 1)
     mean, variance = kit.moments(x, dims)
     inverse = kit.rsqrt(variance + eps)
@@ -263,6 +263,8 @@ def _scatter_add(kit: Kit, x: Any, dim: int, places: Any, source: Any) -> Result
 
 def _index_put(kit: Kit, x: Any, places: Any, values: Any, accumulate: bool = False) -> Results:
     if not accumulate or len(places) != 1 or places[0] is None or places[0].dim() != 1:
+        return [None]
+    if places[0].dtype == torch.bool:
         return [None]
     return [kit.wide(x).index_add(0, places[0].flip(0), kit.wide(values).expand(len(places[0]), *x.shape[1:]).flip(0))]
 
