@@ -76,8 +76,8 @@ class Judgement:
     ``blind``: the last of these alone. ``explains_all``: what differs is the result of a call that is explained, or
     (``from_outside``) comes into the step from elsewhere. ``nearest``: the calls that come nearest to their limits, or
     are beyond them, in the order of execution. ``explained_taken``: the modules of which it explains what they take.
-    ``exchanges``: the collectives on several ranks; ``waiting``: of these, what their own rank does not explain, and
-    what the others put in may (:func:`is_settled`).
+    ``drawn_otherwise``: the first random call that shows other numbers. ``exchanges``: collectives on several ranks;
+    ``waiting``: of these, what their own rank does not explain, and what the others put in may (:func:`is_settled`).
     """
 
     first: Unexplained | None
@@ -90,6 +90,7 @@ class Judgement:
     explained: frozenset[Event] = frozenset()
     explained_taken: frozenset[Event] = frozenset()
     exchanges: tuple[CollectiveInput, ...] = ()
+    drawn_otherwise: Unexplained | None = None
     waiting: tuple[Unexplained, ...] = ()
 
 
@@ -132,6 +133,7 @@ def judge_nodes(
     explains_all, from_outside = bool(nodes_found), False
     sizes: list[tuple[float, int, Event]] = []
     waiting: list[Unexplained] = []
+    drawn_otherwise: Unexplained | None = None
     first_place, together = len(nodes_found), CallsTogether()
     for place, node in enumerate(nodes_found):
         if node.hands_on:
@@ -146,8 +148,12 @@ def judge_nodes(
         if not node.results and not node.excused:
             continue
         calls += 1
-        if node.excused == _RANDOM and node.drawn_by in alike:
-            node = replace(node, excused="")
+        if node.excused == _RANDOM:
+            if node.drawn_by in alike:
+                node = replace(node, excused="")
+            elif drawn_otherwise is None and not _is_blind(node):
+                judged = beyond_limits(node, units, classes, healthy)
+                drawn_otherwise = judged if judged.beyond > 0.0 else None
         if node.excused == _FEW_IN_ROW and beyond_limits(node, units, classes, healthy).beyond <= 0.0:
             node = replace(node, excused="")
         if node.excused or _is_blind(node):
@@ -192,6 +198,7 @@ def judge_nodes(
         frozenset(explained),
         frozenset(explained_taken),
         exchanges,
+        drawn_otherwise,
         tuple(waiting[:_MOST_WAITING]),
     )
 

@@ -176,7 +176,7 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     taker, slot = _given_to_root(scene, event, difference) or (event.name, difference.slot)
     measured = scene.comparer.measured_inputs(judged.partner.name)
-    clear = tensor.is_another(difference, "outside", measured)
+    clear = tensor.is_another(difference, "outside", measured, by_rows=scene.by_rows_apart(difference))
     clear |= is_integer(difference.left)
     # The same statistics of other values: another order of them, which no rounding makes.
     clear |= difference.delta == 0.0 and scene.first_step and not measured
@@ -278,7 +278,8 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         when = "before the first step" if scene.first_step else "at the beginning of this step"
     if taken and not again and scene.first_step:
         # A checkpoint holds the same bits for both.
-        clear = tensor.is_another(difference, "stored") or difference.delta == 0.0
+        by_rows = scene.by_rows_apart(difference)
+        clear = tensor.is_another(difference, "stored", by_rows=by_rows) or difference.delta == 0.0
     else:
         unit = unit_of(scene.judged.values())
         now = judged.allowed if again else states.explained_by(judged, scene.makers)

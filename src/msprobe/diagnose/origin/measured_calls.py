@@ -56,6 +56,8 @@ def look_at_rows(scene: Scene) -> None:
         return None
 
     scene.ledger.revise(weigh)
+    if judgement.drawn_otherwise is not None:
+        _name(scene, judgement.drawn_otherwise)
     if judgement.first is not None:
         _name(scene, judgement.first)
     if judgement.waiting:
@@ -93,7 +95,8 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         name_gradient_on_its_way(scene, judged, _difference_in_argument(judged, worst))
         return
     scene.ledger.take_back(("result", judged.event))
-    blame_result(scene, _by_rows(judged, unexplained, worst), matters=True)
+    # Other random numbers are a fact; their effect says whether they matter.
+    blame_result(scene, _by_rows(judged, unexplained, worst), matters=not unexplained.node.excused)
 
 
 def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:

@@ -179,7 +179,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
         text, cause = _gradient_report(scene, event, first)
     elif (is_random(event) or is_random_layer(event)) and _blame_random(scene, judged):
         return
-    elif (is_random(event) or is_random_layer(event)) and not judged.changed_inputs:
+    elif (is_random(event) or is_random_layer(event)) and (judged.is_measured or not judged.changed_inputs):
         text = said("random-numbers-differ", event.name)
         cause = "random"
     else:

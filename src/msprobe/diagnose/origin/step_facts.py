@@ -187,6 +187,11 @@ class StepFacts:
             else max(judged.output_difference, judged.input_difference, self.comparer.weights_apart)
         )
 
+    def by_rows_apart(self, difference: Difference) -> float:
+        """The relative distance of two tensors by their rows; 0 where a side has none."""
+        left, right = difference.left, difference.right
+        return self.comparer.rows.between(left, right) if is_floating(left) and is_floating(right) else 0.0
+
     def is_rounding(self, difference: Difference) -> bool:
         """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
         return self.comparer.crossing and frameworks.is_rounding(difference, self.comparer.weights_apart)

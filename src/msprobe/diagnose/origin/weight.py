@@ -81,7 +81,8 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     kind: FindingKind = "initial_weights" if scene.first_step else "weights"
     when = "before the first step" if scene.first_step else "at the beginning of this step"
     measured = scene.comparer.measured_inputs(judged.partner.name)
-    clear = tensor.is_another(difference, "stored" if scene.first_step else "step_before", measured)
+    source: tensor.DifferenceSource = "stored" if scene.first_step else "step_before"
+    clear = tensor.is_another(difference, source, measured, by_rows=scene.by_rows_apart(difference))
     clear &= name not in scene.before.apart
     scene.say(
         ("weight", name),

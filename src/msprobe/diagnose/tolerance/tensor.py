@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from msprobe.diagnose.differences.records import Difference
@@ -23,15 +24,27 @@ _UNITS: dict[DifferenceSource, float] = {
     #: Weights, by the optimizer in the step before, from gradients that were apart by rounding: the same.
     "step_before": 64.0,
 }
+#: The same of half types by rows: what is rounded to a type once is apart by a third of a unit.
+_UNITS_BY_ROWS: dict[DifferenceSource, float] = {"stored": 1.0, "outside": 2.0}
 #: A weight after a step from the same gradient and the same state: the step is a dozen elementwise calls.
 _OF_STEP = 8.0
 
 
-def is_another(difference: Difference, source: DifferenceSource, measured: float = 0.0, unit: float = 0.0) -> bool:
+def is_another(
+    difference: Difference,
+    source: DifferenceSource,
+    measured: float = 0.0,
+    unit: float = 0.0,
+    by_rows: float = 0.0,
+) -> bool:
     """True if a tensor is further apart than rounding makes one that comes from there. ``measured``: how far a second
     healthy run was apart. ``unit``: of the coarsest type that it was computed in, where that is not its own.
+    ``by_rows``: the relative distance by rows, which are recorded in full precision; 0 where there are none.
     """
-    return difference.delta > max(_UNITS[source] * max(units.pair_unit(difference), unit), measured)
+    own = units.pair_unit(difference)
+    if own > units.FINE and by_rows > max(_UNITS_BY_ROWS.get(source, math.inf) * own, measured):
+        return True
+    return difference.delta > max(_UNITS[source] * max(own, unit), measured)
 
 
 def is_stepped_otherwise(difference: Difference) -> bool:

@@ -289,7 +289,7 @@ def _is_left_out(suspect: Suspect) -> bool:
     if suspect.finding.kind != "structure" or alone is None or bool(alone.candidate) == bool(alone.reference):
         return False
     names = (operation(read_name(call).stem) for call in (*alone.candidate, *alone.reference))
-    return any(name in operators.ELEMENTWISE - operators.CASTS - operators.FACTORS for name in names)
+    return any(name in operators.ELEMENTWISE - operators.CASTS for name in names)
 
 
 def _is_missed(suspect: Suspect) -> bool:
