@@ -123,7 +123,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "D510", "gradient-at-optimizer-differs", "cause:on_its_way", "parameter how",
-        'the gradient of "{parameter}" differs when the optimizer steps{how}, although backward gave the same on both sides. Something changed it in between, such as a missing zero_grad, a reduction or a scaling',
+        'the gradient of "{parameter}" differs when the optimizer steps{how} by more than what the backward passes gave. Something changed it in between, such as a missing zero_grad, a reduction or a scaling',
         "优化器更新时 {parameter} 的梯度不同{how}，超出了反向传播给出的差异。其间有操作改变了它，例如没有清零、规约或缩放",
     ),
     Message(

@@ -92,6 +92,27 @@ def test_gradients_that_are_cleared_between_two_passes(tmp_path: Path, dtype: to
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+@pytest.mark.parametrize("clip", [True, False], ids=["clipped", "not clipped"])
+def test_where_modules_alone_were_recorded(tmp_path: Path, dtype: torch.dtype, clip: bool) -> None:
+    asked: dict[str, Any] = {"level": "L0"}
+    healthy = behind_another_device(
+        tmp_path / "healthy", lambda: training(dtype, clip=clip), lambda: training(dtype, clip=clip), **asked
+    )
+    assert healthy.status == "agree", healthy.findings
+    cleared = behind_another_device(
+        tmp_path / "cleared",
+        lambda: training(dtype, before=cleared_between, clip=clip),
+        lambda: training(dtype, clip=clip),
+        **asked,
+    )
+    assert (cleared.status, cleared.findings[0].name) == ("diverged", "gradient-at-optimizer-differs")
+    clipped = behind_another_device(
+        tmp_path / "clipped", lambda: training(dtype, clip=clip), lambda: training(dtype, clip=not clip), **asked
+    )
+    assert (clipped.status, clipped.findings[0].name) == ("diverged", "gradient-at-optimizer-differs")
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 def test_a_hook_that_one_side_registers_twice(tmp_path: Path, dtype: torch.dtype) -> None:
     verdict = behind_another_device(
         tmp_path, lambda: training(dtype, prepare=hooked(2)), lambda: training(dtype, prepare=hooked(1))

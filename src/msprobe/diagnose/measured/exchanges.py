@@ -10,7 +10,7 @@ from collections import Counter
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
-from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import communication
 from msprobe.diagnose.steps.process_group import ranks_of_group
@@ -53,9 +53,9 @@ def node_of_exchange(
     """
     name = operation(event.stem)
     if name in operators.RECEIVES:
-        inputs = Tensors((), (), (), (), True, ())
+        inputs = NO_TENSORS
     elif name in operators.SENDS:
-        made = Tensors((), (), (), (), True, ())
+        made = NO_TENSORS
     taken = [table.of(number) for unit_given, number in zip(inputs.units, inputs.places, strict=True) if unit_given]
     is_known = inputs.is_same and all(deviation.is_known for deviation in taken)
     distance, coherent = (

@@ -10,14 +10,17 @@ Which gradient a tensor is, its row says on either side: signed sums of a sum ar
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 
+from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import FEW_ELEMENTS, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps import optimizer
+from msprobe.diagnose.steps.parameter_names import plain_name
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.store.rows import SUMS, Numbers, number_of
 
 #: In units, over the norms of all that is added up: sums of gradients are rounded once for each.
@@ -70,7 +73,7 @@ class GradientsHandedOn:
             if not unit or place < 0:
                 continue
             passes = self._delivered.setdefault(self._table.of(place).count, {})
-            passes.setdefault(parameter_name(event, slot), []).append(place)
+            passes.setdefault(plain_name(event, slot), []).append(place)
             if place in self._is_known:
                 continue
             self._is_known.add(place)
@@ -89,6 +92,51 @@ class GradientsHandedOn:
             if sources := sources or self._given_by_call(place):
                 self._is_known.add(place)
                 yield from self._result(slot, place, sources)
+
+    def at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
+        """What an optimizer gets, by the names of parameters: what the backward passes gave, or that times one number,
+        as clipping and scalers make it where no call was recorded.
+        """
+        whole = self._apart_together()
+        for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
+            if not unit or place < 0 or place in self._is_known or self._is_given_alone(place):
+                continue
+            passes = self._delivered.get(self._table.of(place).count, {}).get(name)
+            if not passes or self._given_by_call(place):
+                continue
+            count, factor = self._times_added_up(place, unit, passes)
+            if count:
+                # The norm of all, which clips, is as far apart as all of them together.
+                common = whole if abs(factor - 1.0) > unit else 0.0
+                yield from self._result(name, place, passes[-count:], abs(factor), common)
+
+    def _times_added_up(self, place: int, unit: float, passes: Sequence[int]) -> tuple[int, float]:
+        """How many of the last passes, times which number, are the tensor at a place; 0 if none are."""
+        for side in _SIDES:
+            wanted = self._numbers(place, side)
+            signed, norms = [0.0] * SUMS, 0.0
+            for count, source in enumerate(reversed(passes), 1):
+                numbers = self._numbers(source, side)
+                if wanted is None or numbers is None or not wanted[1]:
+                    break
+                signed = [total + more for total, more in zip(signed, numbers[2], strict=True)]
+                norms += math.sqrt(numbers[1])
+                squares = math.fsum(each * each for each in signed)
+                if not squares:
+                    break
+                factor = math.fsum(map(operator.mul, signed, wanted[2])) / squares
+                off = math.dist([factor * each for each in signed], wanted[2])
+                if off <= math.sqrt(SUMS) * _ROUNDED * unit * abs(factor) * norms:
+                    return count, factor
+        return 0, 0.0
+
+    def _apart_together(self) -> float:
+        """How far all gradients are apart, over the norm of all."""
+        found = [
+            self._table.of(passes[-1]) for by_name in self._delivered.values() for passes in by_name.values() if passes
+        ]
+        norm = math.hypot(*(each.norm for each in found))
+        return math.hypot(*(each.distance for each in found if each.is_known)) / norm if norm else 0.0
 
     def _is_given_alone(self, place: int) -> bool:
         return any(calls and self._key(place, side) in calls for side, calls in enumerate(self._given_alone))
@@ -128,7 +176,10 @@ class GradientsHandedOn:
                 return count
         return 0
 
-    def _result(self, slot: str, place: int, sources: Sequence[int]) -> Iterator[MeasuredResult]:
+    def _result(
+        self, slot: str, place: int, sources: Sequence[int], factor: float = 1.0, common: float = 0.0
+    ) -> Iterator[MeasuredResult]:
+        """``factor``: what the sum of the sources is multiplied by, which is itself apart by ``common``, relative."""
         whole = self._table.of(place)
         parts = [self._table.of(source) for source in sources]
         if not whole.norm or not all(part.is_known for part in (whole, *parts)):
@@ -137,11 +188,11 @@ class GradientsHandedOn:
             slot,
             _over(whole.distance, whole),
             _over(whole.coherent, whole),
-            _over(math.hypot(*(part.distance for part in parts)), whole),
-            _over(math.hypot(*(part.coherent for part in parts)), whole),
+            math.hypot(factor * _over(math.hypot(*(part.distance for part in parts)), whole), common),
+            math.hypot(factor * _over(math.hypot(*(part.coherent for part in parts)), whole), common),
             whole.count,
             is_bad=False,
-            units=math.fsum(part.norm for part in parts) / whole.norm,
+            units=factor * math.fsum(part.norm for part in parts) / whole.norm,
             alone=whole.count,
             alike=whole.alike,
         )
@@ -158,6 +209,12 @@ def _sums(numbers: Numbers | None) -> _Sums | None:
     as well.
     """
     return (numbers[0], numbers[1]) if numbers is not None and numbers[4] != numbers[5] else None
+
+
+def gradients_at_optimizer(event: Event) -> list[Slot]:
+    """What an optimizer gets, by the plain names of the parameters."""
+    taken = ((plain_path(name), fields.get("grad")) for name, fields in optimizer.parameters_of(event).items())
+    return [(name, leaf) for name, leaf in taken if is_tensor(leaf)]
 
 
 def handed_on(event: Event, tensors: Tensors, results: Iterator[MeasuredResult]) -> Iterator[Node]:

@@ -12,12 +12,12 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
-from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
-from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Made, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable, Made, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
@@ -64,26 +64,34 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
-        if partner is None or not (event.is_call or event.direction == "gradient"):
+        if partner is None:
+            continue
+        if event.parts.kind == "optimizer":
+            given = table.note(*map(gradients_at_optimizer, (event, partner)))
+            calls[event] = _Call(event, partner, given, NO_TENSORS, {})
+        if not (event.is_call or event.direction == "gradient"):
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
         given, made_of_it = table.note(inputs, others), table.note(outputs, results)
         calls[event] = _Call(event, partner, given, made_of_it, _members(table, event, partner))
     table.measure()
     run_unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
-    if not any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side):
+    has_calls = any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side)
+    if not has_calls:
         yield from module_nodes(pairing, run_unit)
-        return
     made, gradients = Made(table), GradientsHandedOn(table, pairing)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():
         if call.event.direction == "gradient":
             # Where all rows are the same, they explain no difference that is recorded.
-            if any(table.of(place).distance for place in call.outputs.places):
+            if has_calls and any(table.of(place).distance for place in call.outputs.places):
                 is_new, unit = made.is_new_in(call.outputs), max(call.outputs.units)
                 yield Node(call.event, "", "gradient", unit, (), "", from_outside=is_new)
             if call.outputs.units and not _is_last_again(pairing, call):
                 yield from handed_on(call.event, call.outputs, gradients.arriving(call.event, call.outputs))
+            continue
+        if call.event.parts.kind == "optimizer":
+            yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))

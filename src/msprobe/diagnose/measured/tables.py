@@ -33,6 +33,9 @@ class Tensors(NamedTuple):
     factors: tuple[float, ...]
 
 
+NO_TENSORS = Tensors((), (), (), (), True, ())
+
+
 class DeviationTable:
     """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
 

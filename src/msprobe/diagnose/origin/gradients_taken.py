@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Difference
-from msprobe.diagnose.evidence import Because, SeenFact
+from msprobe.diagnose.evidence import Because, NamedFact, SeenFact
 from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import tensor
@@ -64,6 +66,31 @@ def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differenc
         facts=(Because("on_its_way"), SeenFact(difference)),
         # Clipping hides it, as long as it clips.
         matters=clear,
+    )
+
+
+def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance: float) -> None:
+    """The gradient that an optimizer gets for a parameter is not what the backward passes brought."""
+    mine, theirs = (
+        {plain_path(own): fields.get("grad") for own, fields in optimizer.parameters_of(event).items()}
+        for event in (judged.event, judged.partner)
+    )
+    difference = Difference("grad", "value", mine.get(name), theirs.get(name), distance)
+    leftover = leftover_in_words(scene, name, "when the optimizer steps")
+    text = leftover or said("gradient-at-optimizer-differs", name, scene.how(difference))
+    scene.say(
+        ("not cleared",) if leftover else ("optimizer gradient",),
+        judged,
+        "parameter_gradient" if leftover else "gradient",
+        text,
+        where=name,
+        clear=True,
+        facts=(
+            NamedFact("parameter", name),
+            Because("not_cleared" if leftover else "on_its_way"),
+            SeenFact(difference),
+        ),
+        matters=True,
     )
 
 

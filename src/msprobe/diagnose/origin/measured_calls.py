@@ -14,7 +14,7 @@ from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import MeasuredResult
-from msprobe.diagnose.origin.gradients_taken import name_gradient_on_its_way
+from msprobe.diagnose.origin.gradients_taken import name_gradient_at_optimizer, name_gradient_on_its_way
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_result
 from msprobe.diagnose.origin.scene import Scene
@@ -90,6 +90,9 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         return  # what is not finite is a fact, which stands already
     if unexplained.node.is_taken:
         _name_taken(scene, judged, worst)
+        return
+    if unexplained.node.hands_on and judged.event.parts.kind == "optimizer":
+        name_gradient_at_optimizer(scene, judged, worst.slot, worst.distance)
         return
     if unexplained.node.hands_on and judged.event.direction != "gradient":
         name_gradient_on_its_way(scene, judged, _difference_in_argument(judged, worst))
