@@ -28,6 +28,8 @@ _ROUNDED = 1.0
 #: So many comparisons of a tensor with the gradients of a parameter, in a step.
 _MOST_COMPARED = 200_000
 _SIDES = 1, 0
+_ROOT_OF_SUMS = math.sqrt(SUMS)
+_NOT_ADDED_UP = 0, 1.0
 _Sums = tuple[float, float]
 
 
@@ -54,6 +56,7 @@ class GradientsHandedOn:
         # The places of the gradients of each parameter, in the order of backward passes, by how many elements it has.
         self._delivered: dict[int, dict[str, list[int]]] = {}
         self._is_known: set[int] = set()
+        self._read: dict[tuple[int, int], Numbers | None] = {}
         self._compared = 0
 
     def add_results(self, event: Event, results: Tensors) -> None:
@@ -104,39 +107,18 @@ class GradientsHandedOn:
             passes = self._delivered.get(self._table.of(place).count, {}).get(name)
             if not passes or self._given_by_call(place):
                 continue
-            count, factor = self._times_added_up(place, unit, passes)
+            sums = (self._added_up_to(place, passes, side, unit, is_scaled=True) for side in _SIDES)
+            count, factor = next((summed for summed in sums if summed[0]), _NOT_ADDED_UP)
             if count:
                 # The norm of all, which clips, is as far apart as all of them together.
                 common = whole if abs(factor - 1.0) > unit else 0.0
                 yield from self._result(name, place, passes[-count:], abs(factor), common)
 
-    def _times_added_up(self, place: int, unit: float, passes: Sequence[int]) -> tuple[int, float]:
-        """How many of the last passes, times which number, are the tensor at a place; 0 if none are."""
-        for side in _SIDES:
-            wanted = self._numbers(place, side)
-            signed, norms = [0.0] * SUMS, 0.0
-            for count, source in enumerate(reversed(passes), 1):
-                numbers = self._numbers(source, side)
-                if wanted is None or numbers is None or not wanted[1]:
-                    break
-                signed = [total + more for total, more in zip(signed, numbers[2], strict=True)]
-                norms += math.sqrt(numbers[1])
-                squares = math.fsum(each * each for each in signed)
-                if not squares:
-                    break
-                factor = math.fsum(map(operator.mul, signed, wanted[2])) / squares
-                off = math.dist([factor * each for each in signed], wanted[2])
-                if off <= math.sqrt(SUMS) * _ROUNDED * unit * abs(factor) * norms:
-                    return count, factor
-        return 0, 0.0
-
     def _apart_together(self) -> float:
         """How far all gradients are apart, over the norm of all."""
-        found = [
-            self._table.of(passes[-1]) for by_name in self._delivered.values() for passes in by_name.values() if passes
-        ]
-        norm = math.hypot(*(each.norm for each in found))
-        return math.hypot(*(each.distance for each in found if each.is_known)) / norm if norm else 0.0
+        last = [self._table.of(passes[-1]) for by_name in self._delivered.values() for passes in by_name.values()]
+        norm = math.hypot(*(each.norm for each in last))
+        return math.hypot(*(each.distance for each in last if each.is_known)) / norm if norm else 0.0
 
     def _is_given_alone(self, place: int) -> bool:
         return any(calls and self._key(place, side) in calls for side, calls in enumerate(self._given_alone))
@@ -149,32 +131,40 @@ class GradientsHandedOn:
     def _added_up(self, place: int, unit: float, delivered: dict[str, list[int]]) -> list[int]:
         """The gradients of one parameter that are together the tensor at a place; empty if there are none."""
         for side in _SIDES:
-            wanted = self._numbers(place, side)
-            if wanted is None or not wanted[1]:
-                continue
             for name, passes in delivered.items():
                 self._compared += 1
                 if self._compared > _MOST_COMPARED:
                     return []
-                count = self._count_added_up(wanted, passes, side, unit)
+                count, _ = self._added_up_to(place, passes, side, unit)
                 if count:
                     # Lists are in the order of the parameters: the next of the same size is asked first.
                     delivered[name] = delivered.pop(name)
                     return passes[-count:]
         return []
 
-    def _count_added_up(self, wanted: Numbers, passes: Sequence[int], side: int, unit: float) -> int:
-        """How many of the last passes come to a tensor together; 0 if none do."""
-        signed, norms = [0.0] * SUMS, 0.0
-        for count, place in enumerate(reversed(passes), 1):
-            numbers = self._numbers(place, side)
+    def _added_up_to(
+        self, place: int, passes: Sequence[int], side: int, unit: float, is_scaled: bool = False
+    ) -> tuple[int, float]:
+        """How many of the last passes come to a tensor together, times which number; 0 if none do. ``is_scaled``: that
+        number may be another than 1.
+        """
+        wanted = self._numbers(place, side)
+        if wanted is None or not wanted[1]:
+            return _NOT_ADDED_UP
+        signed, norms, factor = [0.0] * SUMS, 0.0, 1.0
+        for count, source in enumerate(reversed(passes), 1):
+            numbers = self._numbers(source, side)
             if numbers is None:
-                return 0
+                break
             signed = [total + more for total, more in zip(signed, numbers[2], strict=True)]
             norms += math.sqrt(numbers[1])
-            if math.dist(signed, wanted[2]) <= math.sqrt(SUMS) * _ROUNDED * unit * norms:
-                return count
-        return 0
+            squares = math.fsum(each * each for each in signed) if is_scaled else 0.0
+            if squares:
+                factor = math.fsum(map(operator.mul, signed, wanted[2])) / squares
+            off = math.dist([factor * each for each in signed], wanted[2])
+            if off <= _ROOT_OF_SUMS * _ROUNDED * unit * abs(factor) * norms:
+                return count, factor
+        return _NOT_ADDED_UP
 
     def _result(
         self, slot: str, place: int, sources: Sequence[int], factor: float = 1.0, common: float = 0.0
@@ -198,7 +188,9 @@ class GradientsHandedOn:
         )
 
     def _numbers(self, place: int, side: int) -> Numbers | None:
-        return self._table.numbers(place, side)
+        if (place, side) not in self._read:
+            self._read[place, side] = self._table.numbers(place, side)
+        return self._read[place, side]
 
     def _key(self, place: int, side: int) -> _Sums | None:
         return _sums(self._numbers(place, side)) if self._table.of(place).count >= FEW_ELEMENTS else None

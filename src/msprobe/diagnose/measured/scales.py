@@ -134,8 +134,8 @@ def argument_scale(
         smallest = _smallest(argument)
         if operation in operators.ROOTS and scale and argument.distance:
             # The squares of differences of roots are no more than the differences of what these are of.
-            of_root = scale * math.sqrt(argument.distance / math.sqrt(max(argument.count, 1)))
-            return max(smallest, of_root) if argument.least > 0.0 else min(smallest, of_root)
+            root_apart = scale * math.sqrt(argument.distance / math.sqrt(max(argument.count, 1)))
+            return max(smallest, root_apart) if argument.least > 0.0 else min(smallest, root_apart)
         return smallest
     if direction == "forward" and operation in operators.RUNNING:
         # Each element is in all sums from its own on: n errors that know nothing of each other make sqrt((n + 1) / 2)
