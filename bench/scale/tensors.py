@@ -109,6 +109,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
+    if options.folder is not None and not options.folder.is_dir():
+        parser.error(f"--folder: there is no folder {options.folder}; make it, or leave this out")
     elements = options.megabytes * 250_000 // options.files
     for share in map(float, options.apart.split(",")):
         with tempfile.TemporaryDirectory(dir=options.folder, prefix="tensors-") as name:

@@ -52,6 +52,7 @@ class DumpPart:
         self.path = layout.main_file(folder, kind)
         #: Files of values that were asked for (:meth:`array`) and could not be read, by their names.
         self.unread: dict[str, None] = {}
+        self._last_tensor: tuple[str | None, str] = (None, "")
         self._begin()
         try:
             self._read()
@@ -159,6 +160,13 @@ class DumpPart:
         return Path(self._tensor_file(data_name))
 
     def _tensor_file(self, data_name: str) -> str:
+        known, path = self._last_tensor
+        if known != data_name:
+            path = self._find_tensor_file(data_name)
+            self._last_tensor = data_name, path  # what is looked for is read next
+        return path
+
+    def _find_tensor_file(self, data_name: str) -> str:
         if "/" in data_name and "\0" not in data_name:
             return self._path_inside(data_name)
         if not data_name or "\0" in data_name or data_name in (".", "..") or not _can_be_a_name(data_name):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import struct
 import sys
 from collections.abc import Mapping
@@ -200,6 +201,11 @@ class StoredRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StoredRows, (self.path,)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether rows were recorded: a file that may hold some, or pieces of a journal."""
+        return bool(self._pieces) or os.path.lexists(self.path)
 
     def add_run(self, first: int, data: Any, start: int, end: int) -> None:
         """Rows of a journal, from ``start`` to ``end`` of ``data``; later ones count before earlier ones."""

@@ -203,7 +203,6 @@ def _read_archive(path: StrPath, contents: Contents) -> TensorValues:
     if not isinstance(described, Described):
         what = described.name.full if isinstance(described, Opaque) else type(described).__name__
         raise InvalidInputError(said("pt-holds-no-tensor", path, what[:80]))
-    described.check()
     name = f"{root}data/{described.storage.key}"
     if name not in contents.names:
         raise InvalidInputError(said("pt-values-missing", path, name[:80]))
@@ -225,8 +224,11 @@ def _read_archive(path: StrPath, contents: Contents) -> TensorValues:
 
 @functools.lru_cache(maxsize=512)
 def _described(text: bytes) -> Any:
-    """What a description says; tensors of one shape have the same."""
-    return read_pickle(memoryview(text), _FUNCTIONS, storage_of)[0]
+    """What a description says, which is checked; tensors of one shape have the same."""
+    described = read_pickle(memoryview(text), _FUNCTIONS, storage_of)[0]
+    if isinstance(described, Described):
+        described.check()
+    return described
 
 
 def _stored(kind: ElementType, is_big_endian: bool = False) -> np.dtype[np.generic]:

@@ -126,7 +126,7 @@ class TensorPass:
             for start in range(0, size, step):
                 a, b = left[start : start + step], right[start : start + step]
                 other = np.not_equal(a, b, out=room_other[: a.size])
-                count = int(np.count_nonzero(other))
+                count = a.size if other.all() else int(np.count_nonzero(other))
                 if theirs is None and count:
                     theirs = mine.copy()
                 digested = _with_one_zero(a)

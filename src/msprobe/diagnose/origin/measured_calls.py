@@ -37,6 +37,8 @@ def look_at_rows(scene: Scene) -> None:
     pairing = scene.pairing
     if scene.comparer.crossing or scene.isolated or not scene.has_values:
         return
+    if not (pairing.candidate.part.rows.is_there and pairing.reference.part.rows.is_there):
+        return
     is_alone = not isinstance(pairing.candidate.rank, int)
     scene.by_rows = judgement = judge_step(
         pairing, is_alone, lambda event: _is_chosen(scene, event), scene.comparer.healthy_calls
