@@ -4,7 +4,7 @@
 compares it. Programs are small, and pairs share their references, see :func:`bugs.planting.small_draw`: what other
 sizes are answered is measured by ``bench/localise``. What is missed today stands in ``missed.json``; nothing else may
 be. So is each pair with the candidate on another device (``F05@tiles``), whose kernels give other bits everywhere, and
-each program as it is: one of four, with BUGS=all each in all precisions.
+each program as it is: one of eight, with BUGS=all each in all precisions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ HEALTHY = {
 EVERY = {**SAME, **OTHER, **HEALTHY}
 PAIRS = [
     (name, precision)
-    for pairs, share in ((SAME, 1), (OTHER, 4), (HEALTHY, 4))
+    for pairs, share in ((SAME, 1), (OTHER, 8), (HEALTHY, 8))
     for number, (name, pattern) in enumerate(pairs.items())
     for precision in PRECISIONS
     if precision in pattern.precisions

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.differences.words import ratio_in_words
+from msprobe.diagnose.effect.reach import pair_of
 from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import MeasuredResult
@@ -97,7 +98,9 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         name_gradient_at_optimizer(scene, judged, worst.slot, worst.distance)
         return
     if unexplained.node.hands_on and judged.event.direction != "gradient":
-        name_gradient_on_its_way(scene, judged, _difference_in_argument(judged, worst))
+        difference = _difference_in_argument(judged, worst)
+        if pair_of(difference) not in scene.before.written:  # a state that has the shape, and the values, of a gradient
+            name_gradient_on_its_way(scene, judged, difference)
         return
     scene.ledger.take_back(("result", judged.event))
     # Other random numbers are a fact; their effect says whether they matter.
