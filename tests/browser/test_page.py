@@ -264,7 +264,8 @@ def test_the_language_changes_every_word_and_is_kept(visit: Any, address: str) -
     page = ready(visit(address))
     page.keyboard.press("l")
     page.wait_for_selector("text=首个差异")
-    assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    # An effect, which follows what is painted.
+    assert eventually(page, lambda: page.evaluate("document.documentElement.lang") == "zh-CN")
     page.reload()
     ready(page)
     assert eventually(page, lambda: page.locator("[role=tab]").first.inner_text() == "调用")
