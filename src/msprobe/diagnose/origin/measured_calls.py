@@ -17,7 +17,7 @@ from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import MeasuredResult
 from msprobe.diagnose.origin.gradients_taken import name_gradient_at_optimizer, name_gradient_on_its_way
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.origin.results import blame_result
+from msprobe.diagnose.origin.results import blame_layout, blame_result
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event
@@ -103,6 +103,10 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
             name_gradient_on_its_way(scene, judged, difference)
         return
     scene.ledger.take_back(("result", judged.event))
+    moved = next((difference for difference in judged.inputs if difference.what == "layout"), None)
+    if unexplained.node.excused and moved is not None:
+        blame_layout(scene, judged, moved)  # the same numbers fall on other elements
+        return
     # Other random numbers are a fact; their effect says whether they matter.
     blame_result(scene, _by_rows(judged, unexplained, worst), matters=not unexplained.node.excused)
 
