@@ -83,20 +83,21 @@ ONE_OF: Mapping[str, int] = {
 #: The files that cost most, by folder: `make test-long` runs them, and `make test` the others. `make cpu-times` shows
 #: what each costs.
 LONG: Mapping[str, str] = {
-    "bugs/kernels": """
-        ranks
-    """,
     "bugs": """
         planting
     """,
+    "bugs/kernels": """
+        ranks second_look
+    """,
     "hostile": """
-        configurations foreign_modules many_records names_that_are_paths settings unpacked_sizes
+        configurations files_of_other_kinds foreign_modules many_records names_that_are_paths settings
+        unpacked_sizes
     """,
     "integration": """
-        broken_functions device_faults devices documents endurance examples graphs innocence innocence_idle
-        innocence_ranks layouts lockstep native_and_python online_check pages precheck precheck_workers
-        private_names programs run_launchers run_script run_steps taken_apart unwritten_ranks verdicts
-        view_server zoo_records
+        broken_functions device_faults devices documents endurance examples graphs growth innocence
+        innocence_idle innocence_ranks kill_training layouts lockstep native_and_python online_check
+        own_errors pages precheck precheck_workers private_names programs run_launchers run_script run_steps
+        taken_apart unwritten_ranks verdicts view_server zoo_records
     """,
     "unit/capture/torch": """
         compiled jitter
@@ -123,7 +124,7 @@ LONG: Mapping[str, str] = {
         sketch
     """,
     "unit/precheck": """
-        compiled_modules
+        compiled_modules script
     """,
     "unit/report": """
         row_partners
