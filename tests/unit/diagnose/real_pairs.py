@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bugs.kernels.device import Device
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict
@@ -49,6 +50,15 @@ def compare_trainings(
     verdict = compare_runs(one, other)
     json.loads(verdict_bytes(verdict), parse_constant=_refuse)
     return verdict
+
+
+def compare_behind_device(
+    folder: Path, candidate: Callable[[], Training], reference: Callable[[], Training], **settings: Any
+) -> Verdict:
+    """The verdict of a candidate whose kernels all give other bits; see :func:`record_training` for the settings."""
+    with Device("tiles"):
+        one = record_training(folder / "candidate", candidate, **settings)
+    return compare_runs(one, record_training(folder / "reference", reference, **settings))
 
 
 def _refuse(word: str) -> Any:

@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from bugs.kernels.device import Device
 from torch import Tensor, nn
 from torch.nn import functional as F
-from unit.diagnose.real_pairs import Training, record_training
-
-from msprobe.diagnose import compare_runs
-from msprobe.diagnose.findings import Verdict
+from unit.diagnose.real_pairs import Training, compare_behind_device
 
 
 class Block(nn.Module):
@@ -54,14 +50,6 @@ def training(
     return model, step
 
 
-def behind_another_device(
-    folder: Path, candidate: Callable[[], Training], reference: Callable[[], Training], **settings: Any
-) -> Verdict:
-    with Device("tiles"):
-        one = record_training(folder / "candidate", candidate, **settings)
-    return compare_runs(one, record_training(folder / "reference", reference, **settings))
-
-
 def of_another_checkpoint(model: nn.Sequential) -> None:
     with torch.no_grad():
         model[1].down.weight.mul_(1.02)
@@ -86,7 +74,7 @@ def test_it_is_named_first(
     tmp_path: Path, mistake: dict[str, Any], right: dict[str, Any], kind: str, where: str, is_swapped: bool
 ) -> None:
     sides = (lambda: training(**mistake)), (lambda: training(**right))
-    verdict = behind_another_device(tmp_path, *(reversed(sides) if is_swapped else sides))
+    verdict = compare_behind_device(tmp_path, *(reversed(sides) if is_swapped else sides))
     assert verdict.status in ("diverged", "harmless")
     first = verdict.findings[0]
     assert (first.kind, first.where) == (kind, where)
@@ -94,7 +82,7 @@ def test_it_is_named_first(
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_the_same_program_agrees(tmp_path: Path, rate: float) -> None:
-    verdict = behind_another_device(tmp_path, lambda: training(rate=rate), lambda: training(rate=rate))
+    verdict = compare_behind_device(tmp_path, lambda: training(rate=rate), lambda: training(rate=rate))
     assert verdict.status == "agree", verdict.findings
 
 
@@ -109,5 +97,5 @@ def test_an_order_that_is_undone_is_no_finding_that_counts(tmp_path: Path) -> No
         rows = torch.arange(12)
         return F.mse_loss(result[rows], wanted[rows])
 
-    verdict = behind_another_device(tmp_path, lambda: training(loss=turned), lambda: training(loss=indexed))
+    verdict = compare_behind_device(tmp_path, lambda: training(loss=turned), lambda: training(loss=indexed))
     assert verdict.status in ("agree", "harmless"), verdict.findings

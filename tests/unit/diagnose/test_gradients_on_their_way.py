@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from bugs.kernels.device import Device
 from torch import Tensor, nn
-from unit.diagnose.real_pairs import Training, record_training
-
-from msprobe.diagnose import compare_runs
-from msprobe.diagnose.findings import Verdict
+from unit.diagnose.real_pairs import Training, compare_behind_device
 
 PRECISIONS = torch.float32, torch.bfloat16
 
@@ -58,15 +54,6 @@ def training(
     return model, step
 
 
-def behind_another_device(
-    folder: Path, candidate: Callable[[], Training], reference: Callable[[], Training], **settings: Any
-) -> Verdict:
-    """The verdict of a candidate on another device."""
-    with Device("tiles"):
-        one = record_training(folder / "candidate", candidate, **settings)
-    return compare_runs(one, record_training(folder / "reference", reference, **settings))
-
-
 def cleared_between(model: nn.Module, batch: int) -> None:
     if batch:
         model.zero_grad()
@@ -83,7 +70,7 @@ def hooked(times: int) -> Callable[[nn.Module], None]:
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("clip", [True, False], ids=["clipped", "not clipped"])
 def test_gradients_that_are_cleared_between_two_passes(tmp_path: Path, dtype: torch.dtype, clip: bool) -> None:
-    verdict = behind_another_device(
+    verdict = compare_behind_device(
         tmp_path, lambda: training(dtype, before=cleared_between, clip=clip), lambda: training(dtype, clip=clip)
     )
     assert verdict.status == "diverged"
@@ -95,18 +82,18 @@ def test_gradients_that_are_cleared_between_two_passes(tmp_path: Path, dtype: to
 @pytest.mark.parametrize("clip", [True, False], ids=["clipped", "not clipped"])
 def test_where_modules_alone_were_recorded(tmp_path: Path, dtype: torch.dtype, clip: bool) -> None:
     asked: dict[str, Any] = {"level": "L0"}
-    healthy = behind_another_device(
+    healthy = compare_behind_device(
         tmp_path / "healthy", lambda: training(dtype, clip=clip), lambda: training(dtype, clip=clip), **asked
     )
     assert healthy.status == "agree", healthy.findings
-    cleared = behind_another_device(
+    cleared = compare_behind_device(
         tmp_path / "cleared",
         lambda: training(dtype, before=cleared_between, clip=clip),
         lambda: training(dtype, clip=clip),
         **asked,
     )
     assert (cleared.status, cleared.findings[0].name) == ("diverged", "gradient-at-optimizer-differs")
-    clipped = behind_another_device(
+    clipped = compare_behind_device(
         tmp_path / "clipped", lambda: training(dtype, clip=clip), lambda: training(dtype, clip=not clip), **asked
     )
     assert (clipped.status, clipped.findings[0].name) == ("diverged", "gradient-at-optimizer-differs")
@@ -114,7 +101,7 @@ def test_where_modules_alone_were_recorded(tmp_path: Path, dtype: torch.dtype, c
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 def test_a_hook_that_one_side_registers_twice(tmp_path: Path, dtype: torch.dtype) -> None:
-    verdict = behind_another_device(
+    verdict = compare_behind_device(
         tmp_path, lambda: training(dtype, prepare=hooked(2)), lambda: training(dtype, prepare=hooked(1))
     )
     assert verdict.status == "diverged"
@@ -134,7 +121,7 @@ def test_a_hook_that_one_side_registers_twice(tmp_path: Path, dtype: torch.dtype
     ids=["sums", "sums not clipped", "with a hook", "with an average", "cleared on both sides"],
 )
 def test_healthy_gradients_are_no_finding(tmp_path: Path, dtype: torch.dtype, program: dict[str, Any]) -> None:
-    verdict = behind_another_device(tmp_path, lambda: training(dtype, **program), lambda: training(dtype, **program))
+    verdict = compare_behind_device(tmp_path, lambda: training(dtype, **program), lambda: training(dtype, **program))
     assert verdict.status == "agree", verdict.findings
 
 
@@ -157,9 +144,9 @@ def test_where_calls_alone_were_recorded(tmp_path: Path, dtype: torch.dtype) -> 
         return model, step
 
     asked: dict[str, Any] = {"level": "L1", "steps": 2}
-    healthy = behind_another_device(tmp_path / "healthy", lambda: alone(True), lambda: alone(True), **asked)
+    healthy = compare_behind_device(tmp_path / "healthy", lambda: alone(True), lambda: alone(True), **asked)
     assert healthy.status == "agree", healthy.findings
-    verdict = behind_another_device(tmp_path / "left", lambda: alone(False), lambda: alone(True), **asked)
+    verdict = compare_behind_device(tmp_path / "left", lambda: alone(False), lambda: alone(True), **asked)
     assert (verdict.status, verdict.findings[0].step) == ("diverged", 1)
     assert verdict.findings[0].cause in ("not_cleared", "on_its_way")
 
@@ -167,7 +154,7 @@ def test_where_calls_alone_were_recorded(tmp_path: Path, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("clip", [True, False], ids=["clipped", "not clipped"])
 def test_gradients_of_the_step_before_that_are_left(tmp_path: Path, dtype: torch.dtype, clip: bool) -> None:
-    verdict = behind_another_device(
+    verdict = compare_behind_device(
         tmp_path, lambda: training(dtype, clears=False, clip=clip), lambda: training(dtype, clip=clip), steps=2
     )
     assert verdict.status == "diverged"
