@@ -267,7 +267,7 @@ def main() -> int:
     parser.add_argument("--layouts", action="store_true", help="the pairs of different parallel layouts instead")
     parser.add_argument("--large", action="store_true", help="with the model of real size, too: half a minute a pair")
     parser.add_argument("--noise", action="store_true", help="the planted bugs behind harmless noise instead")
-    parser.add_argument("--device", default="", help=f"the candidate's, of {', '.join(VARIANTS)}")
+    parser.add_argument("--device", default="", choices=["", *VARIANTS], help="what the candidate runs on")
     parser.add_argument("--peer", action="store_true", help="ask the published advisor (8.1.1) instead; statistics")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="", help="keep the recorded pairs in this folder")

@@ -8,8 +8,10 @@ far apart the first results are that follow from it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Container, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from msprobe.compare.entry_names import operation
@@ -39,30 +41,39 @@ def settle_beginnings(scene: Scene) -> None:
     if scene.comparer.crossing or not scene.has_values:
         return
     computes_otherwise = _computes_otherwise(scene)
-    orders = _Orders(scene)
+    orders, before = _Orders(scene), _FurthestBefore(scene)
 
     def settle(suspect: Suspect) -> Suspect:
         if computes_otherwise and orders.includes(suspect):
             return replace(suspect, clear=False)  # where all is apart a little, what comes of it is not seen
-        return _with_beginning(scene, _settled(scene, suspect))
+        return _with_beginning(_settled(scene, suspect), before)
 
     scene.ledger.revise(settle)
 
 
-def _with_beginning(scene: Scene, suspect: Suspect) -> Suspect:
+class _FurthestBefore:
+    """How far the forward calls before a place of the step are apart at most."""
+
+    def __init__(self, scene: Scene) -> None:
+        forward = sorted(
+            (event.index, max(judged.output_difference, judged.input_difference))
+            for event, judged in scene.judged.items()
+            if event.direction == "forward"
+        )
+        self._indexes = [index for index, _ in forward]
+        self._furthest = [0.0, *accumulate((apart for _, apart in forward), max)]
+
+    def at(self, place: float) -> float:
+        """That of the calls before ``place``; 0 where there are none."""
+        return self._furthest[bisect_left(self._indexes, place)]
+
+
+def _with_beginning(suspect: Suspect, before: _FurthestBefore) -> Suspect:
     """The suspect, which begins if what comes from outside is further apart by far than all before it."""
     difference = suspect.difference
     if suspect.begins or difference is None or suspect.finding.kind not in _FROM_OUTSIDE:
         return suspect
-    before = max(
-        (
-            max(judged.output_difference, judged.input_difference)
-            for event, judged in scene.judged.items()
-            if event.index < suspect.place and event.direction == "forward"
-        ),
-        default=0.0,
-    )
-    return replace(suspect, begins=difference.delta > _BY_FAR * before > 0.0)
+    return replace(suspect, begins=difference.delta > _BY_FAR * before.at(suspect.place) > 0.0)
 
 
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:
