@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import FEW_ELEMENTS, MeasuredResult, Node
-from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
+from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Sums, Tensors, sums_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import plain_name
@@ -30,7 +30,6 @@ _MOST_COMPARED = 200_000
 _SIDES = 1, 0
 _ROOT_OF_SUMS = math.sqrt(SUMS)
 _NOT_ADDED_UP = 0, 1.0
-_Sums = tuple[float, float]
 
 
 class GradientsHandedOn:
@@ -45,14 +44,14 @@ class GradientsHandedOn:
                 for event in side
                 if event.is_call and event not in paired
                 for _, leaf in event.outputs()
-                if is_tensor(leaf) and (sums := _sums(rows.numbers(number_of(leaf))))
+                if is_tensor(leaf) and (sums := sums_of(rows.numbers(number_of(leaf))))
             }
             for side, paired, rows in zip(
                 (pairing.candidate, pairing.reference), (pairing.partner, pairing.back), table.rows, strict=True
             )
         )
         # The place of what a call gave since the backward pass began, by the sums on each side.
-        self._given: tuple[dict[_Sums, int], ...] = {}, {}
+        self._given: tuple[dict[Sums, int], ...] = {}, {}
         # The places of the gradients of each parameter, in the order of backward passes, by how many elements it has.
         self._delivered: dict[int, dict[str, list[int]]] = {}
         self._is_known: set[int] = set()
@@ -192,15 +191,8 @@ class GradientsHandedOn:
             self._read[place, side] = self._table.numbers(place, side)
         return self._read[place, side]
 
-    def _key(self, place: int, side: int) -> _Sums | None:
-        return _sums(self._numbers(place, side)) if self._table.of(place).count >= FEW_ELEMENTS else None
-
-
-def _sums(numbers: Numbers | None) -> _Sums | None:
-    """What distinguishes tensors: their sum, and that of their squares; None for one of one number, which others have
-    as well.
-    """
-    return (numbers[0], numbers[1]) if numbers is not None and numbers[4] != numbers[5] else None
+    def _key(self, place: int, side: int) -> Sums | None:
+        return self._table.sums(place, side) if self._table.of(place).count >= FEW_ELEMENTS else None
 
 
 def gradients_at_optimizer(event: Event) -> list[Slot]:

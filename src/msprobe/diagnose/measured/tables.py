@@ -33,6 +33,15 @@ class Tensors(NamedTuple):
     factors: tuple[float, ...]
 
 
+#: The sum of a tensor, and that of its squares.
+Sums = tuple[float, float]
+
+
+def sums_of(numbers: Numbers | None) -> Sums | None:
+    """What distinguishes tensors: their sums; None for one of one number, which others have as well."""
+    return (numbers[0], numbers[1]) if numbers is not None and numbers[4] != numbers[5] else None
+
+
 NO_TENSORS = Tensors((), (), (), (), True, ())
 
 
@@ -45,6 +54,7 @@ class DeviationTable:
         self._places: dict[tuple[int, int, int, bool], int] = {}
         self._pairs: list[tuple[int, int]] = []
         self._deviations: list[Deviation] = []
+        self._sums: list[tuple[Sums | None, Sums | None]] = []
 
     def note(self, slots: list[Slot], others: list[Slot]) -> Tensors:
         """Tensors that answer to each other, by the names of the candidate's."""
@@ -89,13 +99,18 @@ class DeviationTable:
         """Compute what was noted."""
         mine, theirs = self.rows[0].numbers, self.rows[1].numbers
         self._pairs = [key[:2] for key in self._places]
-        self._deviations = [
-            between(mine(ours), theirs(other), count, alike) for ours, other, count, alike in self._places
-        ]
+        for ours, other, count, alike in self._places:
+            numbers, its = mine(ours), theirs(other)
+            self._deviations.append(between(numbers, its, count, alike))
+            self._sums.append((sums_of(numbers), sums_of(its)))
 
     def of(self, place: int) -> Deviation:
         """The deviation at a place of the table."""
         return self._deviations[place] if place >= 0 else UNKNOWN
+
+    def sums(self, place: int, side: int) -> Sums | None:
+        """See :func:`sums_of`; of the candidate's (0) or the reference's (1) tensor at a place of the table."""
+        return self._sums[place][side]
 
     def numbers(self, place: int, side: int) -> Numbers | None:
         """The numbers of the candidate's (0) or the reference's (1) tensor at a place of the table."""
