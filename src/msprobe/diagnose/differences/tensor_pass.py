@@ -22,6 +22,8 @@ _LEAST, _GREATEST = 1e-20, 1e30
 _SAME_SIZE, _ROUNDING = 1e-4, 1e-10
 #: The square of a distance below which two tensors have one size to some 1e-6, as right as their sums are.
 _ONE_SIZE = 1e-12
+#: Of all bits read as integers, those of the negative zero are the least.
+_NEGATIVE_ZERO = {"f": ("i4", -(1 << 31)), "d": ("i8", -(1 << 63))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Detail:
 
     ``count``: elements that differ, of ``size``; the ``first`` and ``last`` of them, and what the ``first`` is on each
     side. ``becomes_zero``: where they differ, the first tensor is zero. ``squares``: sums of squares of the first, the
-    second, and their difference. ``largest``: the largest difference of an element.
+    second, and their difference.
     """
 
     size: int
@@ -40,7 +42,6 @@ class Detail:
     first_values: tuple[float, float]
     becomes_zero: bool
     squares: tuple[float, float, float]
-    largest: float
 
     @property
     def may_be_reordered(self) -> bool:
@@ -82,15 +83,14 @@ def _piece_of(dtype: Any) -> int:
 
 def _with_one_zero(piece: Any) -> Any:
     """A piece with one zero for both; the piece itself where it has no negative one."""
-    import numpy as np
-
-    if piece.dtype.kind not in "fc":
+    dtype = piece.dtype
+    if dtype.kind not in "fc":
         return piece
-    if piece.dtype.char in "fd":  # of all bits read as integers, those of the negative zero are the least
-        bits = piece.view(np.int32 if piece.dtype.char == "f" else np.int64)
-        if bits.min() != np.iinfo(bits.dtype).min:
+    if dtype.char in _NEGATIVE_ZERO:
+        integer, least = _NEGATIVE_ZERO[dtype.char]
+        if piece.view(integer).min() != least:
             return piece
-    return piece + piece.dtype.type(0)
+    return piece + dtype.type(0)
 
 
 class TensorPass:
@@ -154,7 +154,6 @@ class _Sums:
     """What is known of two tensors up to a piece."""
 
     squares: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    largest: float = 0.0
     count: int = 0
     first: int = -1
     last: int = -1
@@ -178,12 +177,10 @@ class _Sums:
         """A piece of both, and their difference."""
         mine, difference = _square(a), _square(apart)
         theirs = mine if difference <= _ONE_SIZE * mine else _square(b)
-        if all(
+        if not all(
             _LEAST < square < _GREATEST or (not square and not piece.any())
             for square, piece in ((mine, a), (theirs, b), (difference, apart))
         ):
-            self.largest = max(self.largest, float(apart.max()), -float(apart.min()))
-        else:
             mine, theirs, difference = self._in_double(a, b)
         for index, square in enumerate((mine, theirs, difference)):
             self.squares[index] += square
@@ -208,7 +205,6 @@ class _Sums:
                 return 0.0, 0.0, 0.0
             a, b = a[finite], b[finite]
         apart = a - b
-        self.largest = max(self.largest, float(np.abs(apart).max(initial=0.0)))
         return _square(a), _square(b), _square(apart)
 
     def delta(self) -> float:
@@ -217,10 +213,8 @@ class _Sums:
 
     def detail(self, size: int) -> Detail:
         mine, theirs, apart = self.squares
-        return Detail(
-            size, self.count, self.first, self.last, self.first_values, self.becomes_zero, (mine, theirs, apart),
-            self.largest,
-        )  # fmt: skip
+        squares = mine, theirs, apart
+        return Detail(size, self.count, self.first, self.last, self.first_values, self.becomes_zero, squares)
 
 
 def values_difference(left: Any, right: Any) -> float:
