@@ -198,18 +198,22 @@ def optimizer_of(name: str, parameters: Any, wrong: str) -> Any:
     return nn.SGD(parameters, rate, weight_decay=0.1 if wrong == "decay" else 0.0)
 
 
-def record(folder: str, name: str, wrong: str, level: str) -> None:
+def record(folder: str, name: str, wrong: str, level: str, dtype: Any) -> None:
     """Two steps of a network."""
     net = network(name, wrong)
     net.set_train()
     for number, parameter in enumerate(net.trainable_params()):
         parameter.set_data(ms.Tensor(value(number + (wrong == "weight" and number == 2), tuple(parameter.shape))))
+        parameter.set_dtype(dtype)
+    if isinstance(net, Places):
+        net.cos, net.sin = net.cos.astype(dtype), net.sin.astype(dtype)
     optimizer = optimizer_of(name, net.trainable_params(), wrong)
     gradients = ms.value_and_grad(lambda x, t: loss_of(name, net(x), t, wrong), None, optimizer.parameters)
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(dump_path=folder, task="statistics", level=level)
     for step in range(2):
         x, target = (ms.Tensor(one) for one in batch(name, step + 7 * (wrong == "data")))
+        x = x.astype(dtype) if x.dtype == ms.float32 else x
         debugger.start(net)
         _, grads = gradients(x, target)
         optimizer(grads)
@@ -222,5 +226,5 @@ if __name__ == "__main__":
     chosen = asked([*NETWORKS, *(f"{name}+{wrong}" for name, wrong, _ in MISTAKES)])
     for one in chosen.names:
         network_of, _, mistake = one.partition("+")
-        record(os.path.join(chosen.folder, one), network_of, mistake, chosen.level)
+        record(os.path.join(chosen.folder, one), network_of, mistake, chosen.level, getattr(ms, chosen.dtype))
         print(one, flush=True)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from common import NETWORKS, asked, batch, value
 from torch import nn
+from wrong_kernels import kernel_of
 
 from msprobe.pytorch import PrecisionDebugger
 
@@ -153,18 +154,22 @@ def loss_of(name: str, result: Any, target: Any) -> Any:
     return result.pow(2).mean()
 
 
-def record(folder: str, name: str, level: str) -> None:
+def record(folder: str, name: str, level: str, dtype: torch.dtype) -> None:
     """Two steps of a network."""
     model = network(name)
     with torch.no_grad():
         for number, parameter in enumerate(model.parameters()):
             parameter.copy_(torch.from_numpy(value(number, tuple(parameter.shape))))
+    model.to(dtype)
+    if isinstance(model, Places):
+        model.cos, model.sin = model.cos.to(dtype), model.sin.to(dtype)
     momentum = 0.9 if name.startswith("gates") else 0.0
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=momentum)
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(dump_path=folder, task="statistics", level=level)
     for step in range(2):
         x, target = (torch.from_numpy(one) for one in batch(name, step))
+        x = x.to(dtype) if x.is_floating_point() else x
         debugger.start(model)
         optimizer.zero_grad()
         loss_of(name, model(x), target).backward()
@@ -176,4 +181,6 @@ def record(folder: str, name: str, level: str) -> None:
 if __name__ == "__main__":
     chosen = asked(list(NETWORKS))
     for one in chosen.names:
-        record(os.path.join(chosen.folder, one), one, chosen.level)
+        network_of, _, wrong = one.partition("+")
+        with kernel_of(wrong):
+            record(os.path.join(chosen.folder, one), network_of, chosen.level, getattr(torch, chosen.dtype))

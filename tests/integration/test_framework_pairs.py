@@ -21,11 +21,35 @@ from common import MISTAKES, NETWORKS, is_named  # noqa: E402
 from record_twins import interpreters  # noqa: E402
 from relatives import HEALTHY as RELATED  # noqa: E402
 from relatives import RELATIVES  # noqa: E402
+from wrong_kernels import changed_first  # noqa: E402
 
 from msprobe.diagnose.runs import compare_runs  # noqa: E402
 
 HEALTHY = ("mlp-relu", "mlp-tanh", "attention-fused", "places", "branches")
 PLANTED = [one for one in MISTAKES if one[:2] in (("gelu", "form"), ("branches", "detach"), ("places", "position"))]
+
+#: In float16: a network, and kernels of its PyTorch side that are wrong in turn.
+HALF = {
+    "mlp-gelu": ("addmm-scale-0.02-call1", "gelu_backward-scale-0.05"),
+    "attention-fused": ("bmm-scale-0.05", "softmax-scale-0.05"),
+    "norm-layer": ("native_layer_norm-scale-0.03", "mm-last-rows-1-call1"),
+    "gates-silu": ("silu_backward-scale-0.05",),
+}
+WRONG = [f"{name}+{kernel}" for name, kernels in HALF.items() for kernel in kernels]
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = interpreters()
+    if found is None:
+        pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
+    folder = tmp_path_factory.mktemp("half")
+    for side, python in found.items():
+        script = TESTS / "framework_pairs" / f"networks_{side}.py"
+        names = [*HALF, *(WRONG if side == "pytorch" else ())]
+        words = [python, script, folder / side, *names, "--dtype", "float16"]
+        subprocess.run(words, check=True, capture_output=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +111,21 @@ def test_a_mistake_is_named_first(dumps: Path, name: str, wrong: str, words: tup
 def test_there_are_as_many_pairs_as_the_bench_says() -> None:
     assert len(NETWORKS) == len(set(NETWORKS)) == 20
     assert {name for name, _, _ in MISTAKES} <= set(NETWORKS)
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_a_network_in_a_half_type_agrees(half: Path, name: str) -> None:
+    """The gradient of a factor that MindSpore's kernel transposes itself has its elements in another order."""
+    pair = half / "mindspore" / name, half / "pytorch" / name
+    for candidate, reference in (pair, pair[::-1]):
+        assert compare_runs(candidate, reference).status == "agree"
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_kernel_in_a_half_type_is_named_first(half: Path, wrong: str) -> None:
+    name = wrong.partition("+")[0]
+    candidate, reference = half / "pytorch" / wrong, half / "mindspore" / name
+    verdict = compare_runs(candidate, reference)
+    assert verdict.status == "diverged"
+    assert verdict.findings[0].entry in changed_first(half / "pytorch" / name, candidate)
+    assert compare_runs(reference, candidate).status == "diverged"

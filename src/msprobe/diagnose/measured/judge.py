@@ -11,7 +11,7 @@ from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
 from msprobe.diagnose.measured.modules import MODULE
 from msprobe.diagnose.measured.node import DOUBT, FEW_ELEMENTS, ROUNDED_ONCE, SINGLE, CollectiveInput, Node
-from msprobe.diagnose.measured.nodes import nodes
+from msprobe.diagnose.measured.nodes import nodes, nodes_across
 from msprobe.diagnose.measured.product_units import UNDECLARED_ROUNDING, product_units
 from msprobe.diagnose.measured.together import CallsTogether, kind_of_call
 from msprobe.diagnose.pairing.match import Pairing
@@ -31,9 +31,6 @@ _BEYOND_HEALTHY_HALF, _BEYOND_HEALTHY_SINGLE = 2.2, 2.5
 #: both limits: the sum of their shares, each to this power, may be 1. Healthy devices of 18 networks (``--networks``,
 #: all three lists) reach 0.91 of a limit by both, and by what is coherent alone 0.97.
 _BOTH = 2.5
-#: A healthy pair says nothing of calls whose arguments are further apart than so many times those that it had, nor of
-#: results of fewer than so many elements.
-_ALIKE_GIVEN = 4.0
 #: So many collectives of a rank wait for what the others put in.
 _MOST_WAITING = 20
 #: So many calls are worth to be looked at once more.
@@ -102,17 +99,22 @@ def limits_of(node: Node) -> tuple[float, float]:
 def judge_step(
     pairing: Pairing,
     is_alone: bool,
-    chosen: Callable[[Event], bool] | None = None,
+    chosen: Callable[[Node], bool] | None = None,
     healthy: HealthyCalls = NOT_MEASURED,
+    crossing: bool = False,
 ) -> Judgement:
     """Judge the pairs of one step by the rows of both dumps. ``is_alone``: the runs have one rank. ``chosen``: whether
-    a call follows from a choice that rounding may decide otherwise. ``healthy``: see :func:`healthy_calls`.
+    a call follows from a choice that rounding may decide otherwise, or says nothing for another reason. ``healthy``:
+    see :func:`healthy_calls`. ``crossing``: one side ran on MindSpore, the other on PyTorch, of which half types alone
+    are judged.
     """
     nodes_found = [
-        replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node.event) else node
-        for node in nodes(pairing, is_alone)
+        replace(node, excused=node.excused or "choice") if chosen is not None and chosen(node) else node
+        for node in (nodes_across(pairing, is_alone) if crossing else nodes(pairing, is_alone))
     ]
-    return judge_nodes(nodes_found, shipped(), healthy, _possible(pairing))
+    judgement = judge_nodes(nodes_found, shipped(), healthy, _possible(pairing))
+    # Each framework draws random numbers of its own.
+    return replace(judgement, explains_all=False, drawn_otherwise=None) if crossing else judgement
 
 
 def judge_nodes(
@@ -178,7 +180,7 @@ def judge_nodes(
         elif first is None:
             first, first_place = judged, place
     alone = first_place, kind_of_call(first.node) if first is not None else ""
-    for several in together.beyond(units, classes, healthy.together, alone):
+    for several in together.beyond(units, classes, healthy, alone):
         if several.place < first_place:
             judged = beyond_limits(several.first, units, classes, healthy)
             first, first_place = replace(judged, beyond=several.beyond, together=several.calls), several.place
@@ -258,17 +260,12 @@ def healthy_nodes(nodes_found: Iterable[Node], classes: Classes, units: Mapping[
         distance, coherent = node.excess(_product_unit(node, units))
         most = excess.get(kind, (-math.inf, -math.inf))
         excess[kind] = max(distance, most[0]), max(coherent, most[1])
-        given[kind] = max(_given(node), given.get(kind, 0.0))
-    several = {calls.group: calls.beyond for calls in together.beyond(units, classes)}
-    return HealthyCalls(beyond, excess, given, several)
+        given[kind] = max(node.given, given.get(kind, 0.0))
+    return HealthyCalls(beyond, excess, given, together.middles(units, classes))
 
 
 def _possible(pairing: Pairing) -> dict[str, Rounding]:
     return possible_rounding(pairing.candidate.part.ours, pairing.reference.part.ours)
-
-
-def _given(node: Node) -> float:
-    return max(result.given for result in node.results)
 
 
 def beyond_limits(
@@ -283,7 +280,7 @@ def beyond_limits(
     limits, kind = limits_of(node), kind_of_call(node)
     beyond = max(distance - limits[0], coherent - limits[1], _beyond_both(node, distance, coherent))
     beyond -= healthy.beyond.get(kind, 0.0)
-    if kind in healthy.excess and _is_like(node, healthy.given[kind]):
+    if kind in healthy.excess and healthy.is_like(node, kind):
         most, excess = healthy.excess[kind], node.excess(unit)
         allowed = _BEYOND_HEALTHY_SINGLE if node.unit <= SINGLE else _BEYOND_HEALTHY_HALF
         # What one sample of healthy devices does not show at all, the next may: no call need be nearer than its
@@ -312,11 +309,6 @@ def _beyond_both(node: Node, distance: float, coherent: float) -> float:
         return math.inf
     together: float = sum(share**_BOTH for share in shares) ** (1 / _BOTH)
     return (together - 1.0) * most_distance
-
-
-def _is_like(node: Node, given: float) -> bool:
-    """True if calls of a healthy pair whose arguments were at most so far apart say what this one may show."""
-    return _given(node) <= _ALIKE_GIVEN * given and all(result.count >= FEW_ELEMENTS for result in node.results)
 
 
 def _is_same(node: Node) -> bool:

@@ -71,11 +71,11 @@ class _Scope:
         self.is_empty &= other.is_empty
 
 
-def module_nodes(pairing: Pairing, unit: float) -> Iterator[Node]:
+def module_nodes(pairing: Pairing, unit: float, crossing: bool = False) -> Iterator[Node]:
     """The passes of all modules that both sides made, and the gradients of their parameters, in the candidate's order
-    of execution. ``unit``: of the run.
+    of execution. ``unit``: of the run. ``crossing``: one side ran on MindSpore, the other on PyTorch.
     """
-    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
+    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows, crossing)
     passes: dict[Event, _Pass] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)

@@ -96,6 +96,11 @@ class Node:
     #: No call computes it: gradients on their way (:mod:`msprobe.diagnose.measured.handed_on`).
     hands_on: bool = False
 
+    @property
+    def given(self) -> float:
+        """How far apart its arguments are, at the most of one result."""
+        return max(result.given for result in self.results)
+
     def excess(self, product_unit: float = 0.0, doubt: float = 0.0) -> tuple[float, float]:
         """How many bits its results are further apart than its arguments and a unit of rounding, at the worst: by the
         estimated distance, and by what is coherent. Minus infinity where nothing differs. ``doubt``: what is taken off

@@ -21,7 +21,7 @@ from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.judge import is_of_another_node
 from msprobe.diagnose.tolerance.units import common_unit
@@ -60,7 +60,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     so that what a collective gives comes from what it is given. ``crossing``: one side ran on MindSpore, the other on
     PyTorch.
     """
-    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows)
+    table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows, crossing)
     calls: dict[Event, _Call] = {}
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
@@ -78,7 +78,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     run_unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
     has_calls = any(event.is_call for side in (pairing.candidate, pairing.reference) for event in side)
     if not has_calls:
-        yield from module_nodes(pairing, run_unit)
+        yield from module_nodes(pairing, run_unit, crossing)
     made, gradients = Made(table), GradientsHandedOn(table, pairing)
     numbers = {} if is_alone else numbers_of_exchanges(pairing)
     for call in calls.values():
@@ -107,6 +107,37 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         # Autocast lets them compute in half types though they take and give single precision.
         is_inside = node.unit < run_unit and (node.operation in operators.RECURRENT or _is_batched(call.event))
         yield replace(node, unit=run_unit) if is_inside else node
+
+
+def nodes_across(pairing: Pairing, is_alone: bool) -> list[Node]:
+    """Where one side ran on MindSpore and the other on PyTorch: calls and layers that both made, and modules in which
+    neither side shows a call. Of half types alone: what the kernels of two frameworks approximate is within a unit of
+    these, and hundreds of units of single precision.
+    """
+    unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
+    places = {event: place for place, event in enumerate(pairing.candidate)}
+    across = [*nodes(pairing, is_alone, crossing=True)]
+    judged = {node.event for node in across if node.results}
+    if any(event.is_call for event in places):
+        shown = _modules_around_calls(pairing.candidate), _modules_around_calls(pairing.reference)
+        for node in module_nodes(pairing, unit, crossing=True):
+            paths = node.event.parts.path, pairing.partner[node.event].parts.path
+            shows_calls = any(path in modules for path, modules in zip(paths, shown, strict=True))
+            if not shows_calls and (node.is_taken or node.event not in judged):
+                across.append(node)
+    across = [node for node in across if node.unit > SINGLE and node.exchange is None]
+    return sorted(across, key=lambda node: (places[node.event], not node.is_taken))
+
+
+def _modules_around_calls(timeline: Timeline) -> set[str]:
+    """The paths of modules in which calls were recorded that stand for themselves."""
+    paths: set[str] = set()
+    for event in timeline:
+        around = event.parent if not event.is_module else None
+        while around is not None and around.parts.path not in paths:
+            paths.add(around.parts.path)
+            around = around.parent
+    return paths
 
 
 def _is_last_again(pairing: Pairing, call: _Call) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msprobe.compare.number_types import epsilon_of
@@ -16,6 +17,9 @@ ENDLESS = 1e60
 #: Distances are estimates, each of which may be off by so much.
 _DOUBLED = 2.0
 _ABSENT = object()
+#: What is apart by so much of its norm, and no further than a hundredth in what no order changes, has its elements in
+#: another one: what has nothing to do with each other is apart by more, and rounding by less.
+_FAR, _ALIKE = 0.25, 0.01
 
 
 class Tensors(NamedTuple):
@@ -48,9 +52,13 @@ NO_TENSORS = Tensors((), (), (), (), True, ())
 class DeviationTable:
     """The deviations of pairs of tensors: each pair of rows is noted once, and all are computed together."""
 
-    def __init__(self, candidate: StoredRows, reference: StoredRows) -> None:
+    def __init__(self, candidate: StoredRows, reference: StoredRows, crossing: bool = False) -> None:
+        """``crossing``: of two frameworks, which may have the elements of a tensor in another order, as kernels that
+        transpose a factor themselves do.
+        """
         #: Those of both sides.
         self.rows = candidate, reference
+        self._crossing = crossing
         self._places: dict[tuple[int, int, int, bool], int] = {}
         self._pairs: list[tuple[int, int]] = []
         self._deviations: list[Deviation] = []
@@ -78,7 +86,8 @@ class DeviationTable:
             count = numel(leaf)
             if (not count and not numel(other)) or (leaf.get("unset") and other.get("unset")):
                 continue  # nothing, or memory that nobody has written to
-            if count != numel(other):
+            shape = leaf.get("shape")
+            if count != numel(other) or (self._crossing and _is_transposed(shape, other.get("shape"))):
                 rows.append((slot, unit, -1, 0))
                 continue
             if other["dtype"] != leaf["dtype"]:
@@ -88,7 +97,6 @@ class DeviationTable:
             if ours >= 0 and its >= 0:
                 alike = leaf.get("nan") == other.get("nan") and leaf.get("inf") == other.get("inf")
                 place = noted.setdefault((ours, its, count, alike), len(noted))
-            shape = leaf.get("shape")
             rows.append((slot, unit, place, shape[0] if shape else 0))
         if not rows:
             return Tensors((), (), (), (), is_same, tuple(factors))
@@ -101,7 +109,10 @@ class DeviationTable:
         self._pairs = [key[:2] for key in self._places]
         for ours, other, count, alike in self._places:
             numbers, its = mine(ours), theirs(other)
-            self._deviations.append(between(numbers, its, count, alike))
+            deviation = between(numbers, its, count, alike)
+            if self._crossing and numbers is not None and its is not None and _is_reordered(deviation, numbers, its):
+                deviation = UNKNOWN
+            self._deviations.append(deviation)
             self._sums.append((sums_of(numbers), sums_of(its)))
 
     def of(self, place: int) -> Deviation:
@@ -115,6 +126,28 @@ class DeviationTable:
     def numbers(self, place: int, side: int) -> Numbers | None:
         """The numbers of the candidate's (0) or the reference's (1) tensor at a place of the table."""
         return self.rows[side].numbers(self._pairs[place][side])
+
+
+def _is_transposed(shape: Sequence[int] | None, other: Sequence[int] | None) -> bool:
+    """True for sizes of as many dimensions in another order."""
+    return bool(shape and other) and shape != other and sorted(shape or ()) == sorted(other or ())
+
+
+def _is_reordered(deviation: Deviation, ours: Numbers, other: Numbers) -> bool:
+    """True for tensors that are far apart element by element, and alike in all that no order changes: norm, sum, and
+    the largest and the least element.
+    """
+    if deviation.kind != "estimate" or deviation.distance <= _FAR * deviation.norm:
+        return False
+    norms = math.sqrt(ours[1]), math.sqrt(other[1])
+    sums = (ours[0] - other[0]) / math.sqrt(max(deviation.count, 1))
+    same = _ALIKE * deviation.norm
+    bound = _ALIKE * max(map(abs, (*ours[4:6], *other[4:6])))
+    return (
+        abs(norms[0] - norms[1]) <= same
+        and abs(sums) <= same
+        and all(abs(mine - its) <= bound for mine, its in zip(ours[4:6], other[4:6], strict=True))
+    )
 
 
 class Made:

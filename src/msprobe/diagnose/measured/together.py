@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msprobe.diagnose.measured.classes import Classes
+from msprobe.diagnose.measured.healthy import NOT_MEASURED, Group, HealthyCalls
 from msprobe.diagnose.measured.node import DOUBT, FEW_ELEMENTS, SINGLE, Node
 
 #: Of fewer calls the middle one is one of the outer two.
@@ -21,14 +22,14 @@ _OFF_BY_MEDIAN = 1.2533
 #: is coherent beyond its class. In single precision elements share terms, and so their errors. ``python -m
 #: tests.bugs.kernels.run --judge measured --margins`` prints the most that healthy devices have.
 _LIMITS_OF_HALF, _LIMITS_OF_SINGLE = (0.4, 2.3), (1.1, 2.4)
+#: In bits: the same beyond the middle ones of a healthy pair, or beyond the class where these are within it, in half
+#: types. ``python -m tests.bugs.kernels.run --noise`` names the healthy devices that are called different.
+_BESIDE_HEALTHY = 0.4, 1.1
 #: The first call that has so much of the limit of all is where it begins.
 _SHOWS = 0.5
 #: No call is beyond its limits by itself.
 _NONE_ALONE = (math.inf, "")
 _Size = tuple[float, float]
-#: Operator and direction (:func:`kind_of_call`), and whether its calls are in single precision.
-Group = tuple[str, bool]
-_NOTHING_ALLOWED: Mapping[Group, float] = {}
 
 
 class TogetherBeyond(NamedTuple):
@@ -70,29 +71,48 @@ class CallsTogether:
         self,
         units: Mapping[str, float],
         classes: Classes,
-        allowed: Mapping[Group, float] = _NOTHING_ALLOWED,
+        healthy: HealthyCalls = NOT_MEASURED,
         alone: tuple[float, str] = _NONE_ALONE,
     ) -> Iterator[TogetherBeyond]:
-        """The operators whose calls are beyond their limits. ``allowed``: by how many bits those of a healthy pair
-        are. ``alone``: place and kind of the first call that is beyond its limits by itself;
-        what other operators show behind it may come of it.
+        """The operators whose calls are beyond their limits. ``alone``: place and kind of the first call that is beyond
+        its limits by itself; what other operators show behind it may come of it.
         """
         for group, calls in self._calls.items():
             if group[0] != alone[1]:
                 calls = [call for call in calls if call[0] < alone[0]]
             if len(calls) < _FEWEST:
                 continue
-            sizes = _sizes([node for _, node in calls], units, classes)
-            limits = limits_together(calls[0][1])
+            nodes = [node for _, node in calls]
+            sizes, limits = _sizes(nodes, units, classes), _limits(group, nodes, healthy)
             beyond = [size - limit for size, limit in zip(_middle(sizes), limits, strict=True)]
             most = max(beyond)
-            if most > allowed.get(group, 0.0):
+            if most > 0.0:
                 which = beyond.index(most)
                 # The middle one has more than that, so there is one.
                 first = next(
                     call for call, size in zip(calls, sizes, strict=True) if size[which] > _SHOWS * limits[which]
                 )
-                yield TogetherBeyond(group, *first, len(calls), most - allowed.get(group, 0.0))
+                yield TogetherBeyond(group, *first, len(calls), most)
+
+    def middles(self, units: Mapping[str, float], classes: Classes) -> dict[Group, _Size]:
+        """Of each operator the middle one's size, see :func:`middle_of`."""
+        return {
+            group: middle_of([node for _, node in calls], units, classes)
+            for group, calls in self._calls.items()
+            if len(calls) >= _FEWEST
+        }
+
+
+def _limits(group: Group, nodes: Sequence[Node], healthy: HealthyCalls) -> _Size:
+    """How many bits the middle one of these calls may be beyond its class, as a healthy pair raises or lowers it."""
+    usual, shown = limits_together(nodes[0]), healthy.together.get(group)
+    if shown is None:
+        return usual
+    limits: Sequence[float] = usual
+    if nodes[0].unit > SINGLE and all(healthy.is_like(node, group[0]) for node in nodes):
+        pairs = zip(usual, shown, _BESIDE_HEALTHY, strict=True)
+        limits = [min(limit, max(size, 0.0) + beside) for limit, size, beside in pairs]
+    return max(limits[0], shown[0]), max(limits[1], shown[1])
 
 
 def middle_of(nodes: Sequence[Node], units: Mapping[str, float], classes: Classes) -> _Size:

@@ -20,14 +20,19 @@ from msprobe.messages import said
 
 
 def blame_calls(
-    scene: Scene, judged: Judged, difference: Difference, alone: Sequence[Event], missing: Sequence[Event]
+    scene: Scene,
+    judged: Judged,
+    difference: Difference,
+    alone: Sequence[Event],
+    missing: Sequence[Event],
+    is_measured: bool = False,
 ) -> None:
-    """Calls of one side alone made a tensor that differs."""
+    """Calls of one side alone made a tensor that differs. ``is_measured``: by more than all that there was before."""
     # Of a gradient that comes back through them, more than moving is to blame.
     moves = judged.event.direction != "backward" and all(
         operation(call.stem) in operators.MOVES for call in [*alone, *missing]
     )
-    clear = tensor.is_another(difference, "lone_calls") or moves
+    clear = is_measured or moves or tensor.is_another(difference, "lone_calls")
     entry = _most_informative(alone or missing)
     kind: FindingKind = "structure"
     born = next((call for call in alone if _bears_not_finite(call)), None)
@@ -91,7 +96,7 @@ def blame_calls(
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
         # Clipping hides a factor, as long as it clips.
-        matters=scaled,
+        matters=scaled or is_measured,
         difference=difference,
     )
 

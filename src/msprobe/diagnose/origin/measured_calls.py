@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.effect.reach import pair_of
 from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
-from msprobe.diagnose.measured.node import MeasuredResult
+from msprobe.diagnose.measured.node import MeasuredResult, Node
+from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients_taken import name_gradient_at_optimizer, name_gradient_on_its_way
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_layout, blame_result
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.slots import answering_slots
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
@@ -36,13 +39,14 @@ _OF_WHAT_IS_TAKEN = frozenset(("computed-between-modules", "data-differs", "inco
 def look_at_rows(scene: Scene) -> None:
     """Take back what the rows of a call explain, and name the first call that they do not."""
     pairing = scene.pairing
-    if scene.comparer.crossing or scene.isolated or not scene.has_values:
+    if scene.isolated or not scene.has_values:
         return
     if not (pairing.candidate.part.rows.is_there and pairing.reference.part.rows.is_there):
         return
     is_alone = not isinstance(pairing.candidate.rank, int)
+    comparer = scene.comparer
     scene.by_rows = judgement = judge_step(
-        pairing, is_alone, lambda event: _is_chosen(scene, event), scene.comparer.healthy_calls
+        pairing, is_alone, lambda node: _says_nothing(scene, node), comparer.healthy_calls, comparer.crossing
     )
     explained = judgement.explained
 
@@ -78,12 +82,18 @@ def look_at_rows(scene: Scene) -> None:
         )
 
 
-def _is_chosen(scene: Scene, event: Event) -> bool:
-    """True if what a call gives hangs on a choice that rounding decides, or on memory that nobody wrote."""
-    judged = scene.judged.get(event)
+def _says_nothing(scene: Scene, node: Node) -> bool:
+    """True if what a call gives hangs on a choice that rounding decides, or on memory that nobody wrote. Of what a
+    module takes between two frameworks: if no call of one side alone made it, or one that may enlarge rounding.
+    """
+    judged = scene.judged.get(node.event)
     if judged is None or judged.chosen or judged.behind:
         return True
-    return reads_unwritten(event) or reads_unwritten(judged.partner)
+    if scene.comparer.crossing and node.is_taken and scene.has_calls:
+        made = [_made_by_one_side(scene, judged, result.slot) for result in node.results]
+        calls = [call for sides in made for side in sides for call in side]
+        return not calls or any(operation(call.stem) in operators.EXPONENTS for call in calls)
+    return reads_unwritten(node.event) or reads_unwritten(judged.partner)
 
 
 def _name(scene: Scene, unexplained: Unexplained) -> None:
@@ -98,7 +108,7 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         name_gradient_at_optimizer(scene, judged, worst.slot, worst.distance)
         return
     if unexplained.node.hands_on and judged.event.direction != "gradient":
-        difference = _difference_in_argument(judged, worst)
+        difference = _difference_in_argument(scene, judged, worst)
         if pair_of(difference) not in scene.before.written:  # a state that has the shape, and the values, of a gradient
             name_gradient_on_its_way(scene, judged, difference)
         return
@@ -108,7 +118,7 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         blame_layout(scene, judged, moved)  # the same numbers fall on other elements
         return
     # Other random numbers are a fact; their effect says whether they matter.
-    blame_result(scene, _by_rows(judged, unexplained, worst), matters=not unexplained.node.excused)
+    blame_result(scene, _by_rows(scene, judged, unexplained, worst), matters=not unexplained.node.excused)
 
 
 def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
@@ -116,7 +126,7 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
     it.
     """
     event, around = judged.event, judged.event.parent
-    difference = _difference_in_argument(judged, worst)
+    difference = _difference_in_argument(scene, judged, worst)
     is_backward = event.direction == "backward"
     if is_backward and scene.ledger.knows(("arriving", event)) and ratio_in_words(difference.left, difference.right):
         return  # a factor of the loss, of which it is said what becomes
@@ -127,6 +137,10 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
         where = said("in-model-before", event.name)
     for mark in (("between", around), ("arriving", event)):
         scene.ledger.take_back(mark)
+    alone, missing = _made_by_one_side(scene, judged, worst.slot)
+    if alone or missing:
+        blame_calls(scene, judged, difference, alone, missing, is_measured=True)
+        return
     scene.say(
         ("taken", event),
         judged,
@@ -141,18 +155,34 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
     )
 
 
-def _difference_in_argument(judged: Judged, worst: MeasuredResult) -> Difference:
+def _made_by_one_side(scene: Scene, judged: Judged, slot: str) -> tuple[list[Event], list[Event]]:
+    """The calls that made what a call takes on each side, and that the other does not make."""
+    pairing = scene.pairing
+    (inputs, others), _ = answering_slots(judged.event, judged.partner, scene.comparer.crossing)
+    sides = (
+        (dict(inputs).get(slot), judged.event, scene.makers, pairing.partner),
+        (dict(others).get(slot), judged.partner, scene.other_makers, pairing.back),
+    )
+    calls: list[list[Event]] = []
+    for leaf, taker, makers, paired in sides:
+        maker = makers.of(leaf, taker) if is_tensor(leaf) else None
+        is_alone = maker is not None and maker.is_call and maker not in paired
+        calls.append(scene.chain(maker, makers, paired) if maker is not None and is_alone else [])
+    return calls[0], calls[1]
+
+
+def _difference_in_argument(scene: Scene, judged: Judged, worst: MeasuredResult) -> Difference:
     """How far what a call takes is apart by its rows."""
-    (inputs, others), _ = answering_slots(judged.event, judged.partner, crossing=False)
+    (inputs, others), _ = answering_slots(judged.event, judged.partner, scene.comparer.crossing)
     leaf, other = dict(inputs).get(worst.slot), dict(others).get(worst.slot)
     return Difference(worst.slot, "value", leaf, other, worst.distance)
 
 
-def _by_rows(judged: Judged, unexplained: Unexplained, worst: MeasuredResult) -> Judged:
+def _by_rows(scene: Scene, judged: Judged, unexplained: Unexplained, worst: MeasuredResult) -> Judged:
     """The pair, with the distances of its rows in place of those of its statistics. ``worst``: the result that is the
     furthest beyond.
     """
-    (_, _), (outputs, others) = answering_slots(judged.event, judged.partner, crossing=False)
+    (_, _), (outputs, others) = answering_slots(judged.event, judged.partner, scene.comparer.crossing)
     leaf, other = dict(outputs).get(worst.slot), dict(others).get(worst.slot)
     seen = next((difference for difference in judged.changed_outputs if difference.slot == worst.slot), None)
     first = seen or Difference(worst.slot, "value", leaf, other, worst.distance)

@@ -275,3 +275,15 @@ def test_a_healthy_pair_allows_what_its_calls_show_together() -> None:
     assert judge_nodes(several, _NOTHING, _healthy(*several)).first is None
     others = [_node(str(number), _NEAR, operation="matmul") for number in range(7)]
     assert judge_nodes(several, _NOTHING, _healthy(*others)).first is not None
+
+
+def test_a_healthy_pair_lowers_what_calls_like_its_own_may_show_together() -> None:
+    """What is coherent in each of four is less than any of them, or all together, may have without such a pair."""
+    usual = [_node(str(number), 0.3 * _HALF) for number in range(4)]
+    several = [replace(node, results=(replace(node.results[0], coherent=1.45e-4),)) for node in usual]
+    assert _first(*several) is None
+    named = judge_nodes(several, _NOTHING, _healthy(*usual)).first
+    assert named is not None
+    assert (named.node.event.name, named.together) == ("0", 4)
+    assert judge_nodes(several, _NOTHING, _healthy(*several)).first is None
+    assert judge_nodes(several[:2], _NOTHING, _healthy(*usual)).first is None
