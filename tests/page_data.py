@@ -13,7 +13,7 @@ _DATA = re.compile(r'<script type="([^"]*)" id="msprobe-data">(.*?)</script>', r
 
 
 def page_data(file: Path) -> Any:
-    """The answers, as ``web/protocol.md`` describes them."""
+    """The answers: :class:`msprobe.view.protocol.Embedded`."""
     found = _DATA.search(file.read_text())
     assert found is not None, f"{file} holds no data"
     kind, content = found.groups()

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from msprobe.messages import Wording, joined, said
 from msprobe.paths import StrPath, write_atomically
@@ -19,6 +19,21 @@ from msprobe.paths import StrPath, write_atomically
 INCOMPLETE_STATUS = 2
 _SHOWN = 4
 _LONGEST = 240
+
+
+class NotReadJson(TypedDict):
+    """A part that nobody looked at, as files say it."""
+
+    what: str
+    why: str
+
+
+class CoverageJson(TypedDict):
+    """What was looked at, as files say it; ``read`` has counts by word."""
+
+    complete: bool
+    read: dict[str, int]
+    not_read: list[NotReadJson]
 
 
 @dataclass(frozen=True)
@@ -57,8 +72,8 @@ class Coverage:
         """The exit status: 1 where something was found, 2 where nothing was and not all was read, else 0."""
         return 1 if has_findings else 0 if self.is_complete else INCOMPLETE_STATUS
 
-    def as_json(self) -> dict[str, Any]:
-        """For files: ``{"complete", "read": {word: count}, "not_read": [{"what", "why"}]}``."""
+    def as_json(self) -> CoverageJson:
+        """For files."""
         return {
             "complete": self.is_complete,
             "read": dict(self.read),

@@ -1,4 +1,4 @@
-"""Answers of the page's protocol (web/protocol.md) for a made-up pair of runs, of any size.
+"""Answers of the page's protocol (msprobe.view.protocol) for a made-up pair of runs, of any size.
 
 A transformer of blocks with attention and MLP, its calls, backward, gradients of parameters and an optimizer step. One
 block multiplies by 1.5 in one run only: an extra call there, an unexplained difference after it, and all that follows
@@ -165,6 +165,7 @@ class Place:
             "micro_steps": self.micro_steps,
             "first": self.first,
             "culprits": [{"row": self.first, "finding": 0}] if self.first >= 0 and not self.single else [],
+            "named": [],
             "notes": [],
         }
 
@@ -184,6 +185,8 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
             {"type": "text", "text": {"en": "It is made by the candidate only.", "zh": "仅待比对侧有这个调用。"}},
             {"type": "field", "name": {"en": "to do", "zh": "建议"}, "text": "x = 1.5 * x", "code": "x *= 1.5"},
         ],
+        "kind": "extra_call",
+        "harmless": False,
         "name": name,
         "twin": None,
         "step": 0,
@@ -213,6 +216,8 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
             "status": "diverged",
             "headline": f"diverged at step 0, rank 0: {FINDING} ({name})",
             "exit_code": 1,
+            "coverage": {"complete": True, "read": {}, "not_read": []},
+            "compared": [],
             "notes": ["weights of both runs are equal at the start"],
             "findings": [
                 finding,
@@ -239,6 +244,7 @@ def overview(place: dict[str, Any], *, single: bool = False, places: int = 1, ca
                 "allowed": [0.002 for _ in steps],
             },
         ],
+        "curve_complete": True,
         "can": {"picture": not single, "match": can_match and not single},
         "notes": [],
     }
@@ -254,6 +260,8 @@ def tensor(scale: float, shape: list[int]) -> dict[str, Any]:
         "min": -2.416103 * scale,
         "mean": -4.967054e-09,
         "norm": 13.856324 * scale,
+        "nan": None,
+        "inf": None,
         "digest": None,
         "requires_grad": True,
         "value": None,
@@ -263,7 +271,7 @@ def tensor(scale: float, shape: list[int]) -> dict[str, Any]:
 
 
 def value(text: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("shape", "strides", "max", "min", "mean", "norm", "digest", "requires_grad"))
+    nothing = dict.fromkeys(("shape", "strides", "max", "min", "mean", "norm", "nan", "inf", "digest", "requires_grad"))
     return {"type": "float", "dtype": None, **nothing, "value": text, "file": False, "unset": False}
 
 
@@ -285,6 +293,8 @@ def node(place: dict[str, Any], row: int, *, single: bool = False) -> dict[str, 
             "status": status if group == "output" else IDENTICAL,
             "relative": abs(scale - 1),
             "allowed": 6e-8,
+            "units": None,
+            "at_least": False,
             "differences": differences if not side and not single else {},
             "words": "",
         }
@@ -298,6 +308,10 @@ def node(place: dict[str, Any], row: int, *, single: bool = False) -> dict[str, 
         "status": IDENTICAL,
         "relative": None,
         "allowed": None,
+        "units": None,
+        "at_least": False,
+        "differences": {},
+        "words": "",
     }
     near = [other for other in (row - 1, row + 1) if 0 <= other < len(place["names"])]
     frames = [
@@ -337,6 +351,7 @@ def picture(shape: tuple[int, int] = (8, 64)) -> dict[str, Any]:
     return {
         "shape": list(shape),
         "slice": "",
+        "cell": [1, 1],
         "cells": cells,
         "largest": max(map(max, cells)),
         "histogram": {
@@ -345,6 +360,7 @@ def picture(shape: tuple[int, int] = (8, 64)) -> dict[str, Any]:
             "reference": bell,
             "difference_edges": edges,
             "difference": bell,
+            "every": 1,
         },
     }
 

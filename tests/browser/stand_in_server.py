@@ -1,4 +1,4 @@
-"""A server with made-up answers, for tests of the page alone: the protocol of web/protocol.md, nothing of msprobe.
+"""A server with made-up answers, for tests of the page alone: the protocol of the page, nothing of msprobe.
 
 ``python -m browser.stand_in_server ROWS [--single]`` (in tests/) serves until it is ended.
 """

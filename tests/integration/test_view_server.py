@@ -17,11 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from coded_texts import mentions
+from protocol_answers import all_misfits
 from unit.diagnose.training import Plan
-from unit.view.pages import pair
+from unit.view.pages import LARGER, pair
 
 from msprobe.messages import said
 
@@ -220,6 +222,17 @@ def test_many_tabs_and_users_get_the_same_answers_at_once(server: Server) -> Non
     together = [answer for question, answer in zip(questions, answers, strict=True) if "index=0" in question]
     assert together == [answer for answer in alone for _ in range(2)]
     assert all(answer == place for answer in places[::2])
+
+
+def test_all_that_a_page_asks_is_answered_as_declared(tmp_path: Path) -> None:
+    wrong = Plan(results=LARGER, values=True, steps=2)
+    shown = start(*pair(tmp_path, [Plan(values=True, steps=2), wrong], [Plan(values=True, steps=2)] * 2), cwd=tmp_path)
+
+    def ask(question: str, **values: Any) -> Any:
+        return shown.json(f"/api/{question}?{urlencode({name: str(value) for name, value in values.items()})}")
+
+    assert all_misfits(ask) == []
+    stop(shown)
 
 
 def test_a_match_is_written_beside_and_seen_by_all(server: Server) -> None:

@@ -10,7 +10,7 @@ export function answer(rows: [name: string, parent: number, more: Row][]): Place
     sides: column((row) => row.side ?? 0), orders: column((row, index) => row.order ?? index), phases: column((row) => row.phase ?? 0),
     micro: column((row) => row.micro ?? 0), micro_steps: 1, status: column((row) => row.status ?? 0), input_difference: column(() => null),
     output_difference: column((row) => row.left ?? null), allowed: column(() => null), largest: column(() => null), norm: column((row) => row.norm ?? null),
-    flags: column((row) => row.flags ?? 0), first: -1, culprits: [], notes: [],
+    flags: column((row) => row.flags ?? 0), first: -1, culprits: [], named: [], notes: [],
   };
 }
 

@@ -7,6 +7,7 @@ import { nameOf } from "../source/model/place.ts";
 import { Session } from "../source/state/session.ts";
 import { fromHash, NOTHING, toHash } from "../source/state/url.ts";
 import type { Shown } from "../source/state/url.ts";
+import { troubleWords } from "../source/ui/Trouble.tsx";
 import { TREE } from "./made_up.ts";
 
 test("what the address says is what was shown", () => {
@@ -23,15 +24,15 @@ test("nonsense in the address is the plain page", () => {
   assert.deepEqual(fromHash(""), NOTHING);
 });
 
-const finding = (name: string, place: number) => ({ title: name, blocks: [], name, twin: null, step: 0, rank: 0, place, reason: "", source: [] });
+const finding = (name: string, place: number) => ({ title: name, blocks: [], kind: "output", harmless: false, name, twin: null, step: 0, rank: 0, place, reason: "", source: [] });
 const overview: Overview = {
-  format: 1, product: "", kind: "pair", title: "", sides: [], can: { picture: false, match: false }, notes: [], curve: [],
+  format: 1, product: "", kind: "pair", title: "", sides: [], can: { picture: false, match: false }, notes: [], curve: [], curve_complete: true,
   places: [{ step: 0, rank: 0, sides: 0, status: "agree" }, { step: 0, rank: 1, sides: 0, status: "diverged" }],
-  verdict: { status: "diverged", headline: "", exit_code: 1, notes: [], findings: [finding("Tensor.__mul__.0.forward", 1), finding("Functional.linear.1.forward", 1)] },
+  verdict: { status: "diverged", headline: "", exit_code: 1, coverage: { complete: true, read: {}, not_read: [] }, notes: [], compared: [], findings: [finding("Tensor.__mul__.0.forward", 1), finding("Functional.linear.1.forward", 1)] },
 };
 const content: Embedded = {
   overview, places: { "0": TREE, "1": { ...TREE, first: 4, culprits: [{ row: 4, finding: 0 }, { row: 5, finding: 1 }] } },
-  nodes: { "1": { "4": { name: "Tensor.__mul__.0.forward" } as NodeAnswer } }, pictures: {},
+  nodes: { "1": { "4": { name: "Tensor.__mul__.0.forward" } as NodeAnswer } }, pictures: {}, lines: {}, ranks: {},
 };
 
 async function opened(hash = ""): Promise<{ session: Session; hash: () => string }> {
@@ -48,6 +49,14 @@ test("the page opens at the place and the row of the first finding, which is on 
   assert.equal(session.selected, 4);
   assert.ok(session.rows.includes(4));
   assert.equal(session.shown.tab, "findings");
+});
+
+test("answers of another format are refused in one sentence", async () => {
+  const other = { ...content, overview: { ...overview, format: overview.format + 1 } };
+  const session = new Session(new SingleFile(other), { read: () => "", write: () => undefined });
+  await session.start();
+  assert.equal(session.overview, null);
+  assert.equal(troubleWords(session.problem!).title, "The page and the server are of different versions");
 });
 
 test("a reload shows the same row", async () => {

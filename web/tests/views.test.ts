@@ -107,7 +107,7 @@ test("figures are as wide as they need to be", () => {
 });
 
 test("a copied table has a column for every figure, and nothing in a cell breaks it", () => {
-  const side: TensorSide = { type: "torch.Tensor", dtype: "torch.float32", shape: [2, 3], strides: [3, 1], max: 1, min: -1, mean: 0, norm: "nan", digest: null,
+  const side: TensorSide = { type: "torch.Tensor", dtype: "torch.float32", shape: [2, 3], strides: [3, 1], max: 1, min: -1, mean: 0, norm: "nan", nan: 1, inf: null, digest: null,
     requires_grad: null, value: "a\tb\nc", file: false, unset: false };
   const node = { tensors: [{ slot: "output.0", group: "output", candidate: side, reference: null, status: 5, relative: null, allowed: null, differences: { max: [1, 2] } }] } as unknown as NodeAnswer;
   const [head, line, end] = tableText(node, true).split("\n").map((text) => text.split("\t"));

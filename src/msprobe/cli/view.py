@@ -175,8 +175,8 @@ def _coverage(source: PageSource) -> Coverage:
     """What the comparison or the check behind the page has read; of graph files that is not known."""
     from msprobe.coverage import Coverage, coverage_from_json
 
-    verdict = source.overview().get("verdict") or {}
-    return coverage_from_json(verdict["coverage"]) if "coverage" in verdict else Coverage()
+    verdict = source.overview()["verdict"]
+    return coverage_from_json(verdict["coverage"]) if verdict is not None else Coverage()
 
 
 def _show(source: PageSource, args: argparse.Namespace, port: int) -> int:

@@ -108,7 +108,8 @@ def text(words: object) -> str:
     both = in_both(words if isinstance(words, str) else str(words))
     if isinstance(both, str):
         return escape(harmless(both))
-    return "".join(f'<span class="{name}" lang="{name}">{escape(harmless(each))}</span>' for name, each in both.items())
+    sides = ("en", both["en"]), ("zh", both["zh"])
+    return "".join(f'<span class="{name}" lang="{name}">{escape(harmless(each))}</span>' for name, each in sides)
 
 
 def _templates(name: str) -> dict[str, str]:

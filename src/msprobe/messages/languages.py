@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from msprobe.messages.wording import in_language
 
 if TYPE_CHECKING:
     from msprobe.messages.entry import Language
 
-#: A text in both languages; see :func:`in_both`.
-Said = str | dict[str, str]
+
+class Both(TypedDict):
+    """A text in both languages."""
+
+    en: str
+    zh: str
+
+
+#: A text for the page: in both languages, or alone where both are the same.
+Said = str | Both
 
 
 def in_both(text: str) -> Said:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from msprobe.diagnose.findings import Finding, Verdict
     from msprobe.store.reader import Dump
     from msprobe.view.dumps import Dumps
+    from msprobe.view.protocol import PlaceAnswer
 
+T = TypeVar("T")
 _STATUSES = ("not measured", "same", "rounding", "explained", "unexplained", "candidate only", "reference only")
 _PHASES = ("forward", "backward", "optimizer")
 #: What is looked at first, of what no finding names.
@@ -59,10 +61,10 @@ def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
     names, modules = _names(place), _modules(place)
     named = _named_by(source, index, names, findings)
 
-    def of(column: str) -> list[Any]:
-        return [place[column][row] for row in rows]
+    def of(column: Sequence[T]) -> list[T]:
+        return [column[row] for row in rows]
 
-    def sizes(column: str) -> list[float | None]:
+    def sizes(column: Sequence[float | None]) -> list[float | None]:
         return [math.inf if size == NO_SIZE else size for size in of(column)]
 
     columns: dict[str, list[Any]] = {
@@ -70,15 +72,15 @@ def call_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Table:
         "reference_name": [names[row][1] for row in rows],
         "module": [modules[row] for row in rows],
         "inside": [_inside(place, row) for row in rows],
-        "phase": [_PHASES[phase] for phase in of("phases")],
-        "order": of("orders"),
-        "status": [_STATUSES[status] for status in of("status")],
-        "input_delta": sizes("input_difference"),
-        "output_delta": sizes("output_difference"),
-        "allowed": sizes("allowed"),
-        "largest": of("largest"),
-        "norm": of("norm"),
-        "not_finite": [bool(flags & (IS_NOT_FINITE | IS_MASK)) for flags in of("flags")],
+        "phase": [_PHASES[phase] for phase in of(place["phases"])],
+        "order": of(place["orders"]),
+        "status": [_STATUSES[status] for status in of(place["status"])],
+        "input_delta": sizes(place["input_difference"]),
+        "output_delta": sizes(place["output_difference"]),
+        "allowed": sizes(place["allowed"]),
+        "largest": of(place["largest"]),
+        "norm": of(place["norm"]),
+        "not_finite": [bool(flags & (IS_NOT_FINITE | IS_MASK)) for flags in of(place["flags"])],
         "finding": [named[row] for row in rows],
     }
     return Table(columns, "calls", CALLS, _worst_first(columns, "output_delta"))
@@ -92,7 +94,7 @@ def tensor_table(source: Dumps, index: int, findings: Sequence[Finding]) -> Tabl
     columns: dict[str, list[Any]] = {name: [] for name in TENSOR_PAIRS}
     numbers = []
     for row, tensor in source.tensors(index):
-        sides = [tensor[side] or {} for side in ("candidate", "reference")]
+        sides: list[Mapping[str, Any]] = [tensor["candidate"] or {}, tensor["reference"] or {}]
         if not any(side.get("dtype") for side in sides):
             continue  # no tensor, but an argument
         values: dict[str, Any] = {
@@ -142,7 +144,7 @@ def _in_words(step: int | None, rank: int | str | None) -> str:
     return ", ".join(parts) or "step"
 
 
-def _names(place: dict[str, Any]) -> list[tuple[str | None, str | None]]:
+def _names(place: PlaceAnswer) -> list[tuple[str | None, str | None]]:
     """The names of each row on both sides; None where a side has none."""
     return [
         (
@@ -153,7 +155,7 @@ def _names(place: dict[str, Any]) -> list[tuple[str | None, str | None]]:
     ]
 
 
-def _modules(place: dict[str, Any]) -> list[str | None]:
+def _modules(place: PlaceAnswer) -> list[str | None]:
     """The module that each row is a pass of, or runs in. A parent stands before its children."""
     modules: list[str | None] = []
     for name, parent in zip(place["names"], place["parents"], strict=True):
@@ -161,7 +163,7 @@ def _modules(place: dict[str, Any]) -> list[str | None]:
     return modules
 
 
-def _inside(place: dict[str, Any], row: int) -> str | None:
+def _inside(place: PlaceAnswer, row: int) -> str | None:
     above = place["parents"][row]
     # Calls between modules stand in no module, though the page puts them into a row.
     return place["names"][above] if above >= 0 and place["kinds"][above] != COLLECTION else None

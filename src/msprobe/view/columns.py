@@ -13,6 +13,7 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import in_both
 from msprobe.view.judged import JudgedStep
+from msprobe.view.protocol import Culprit, FindingAnswer, Outline, PlaceAnswer
 from msprobe.view.rows import CANDIDATE_ONLY, REFERENCE_ONLY, TreeRow
 
 NOTHING, SAME, ROUNDING, EXPLAINED, UNEXPLAINED, OF_CANDIDATE, OF_REFERENCE, NAMED = range(8)
@@ -26,8 +27,8 @@ _FLAGS = {"dtype": OTHER_DTYPE, "shape": OTHER_SHAPE, "argument": OTHER_ARGUMENT
 NO_SIZE = 1e300
 
 
-def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
-    """The columns of ``/api/place`` (see ``web/protocol.md``), culprits excepted. ``single``: there is but one run."""
+def columns_of(step: JudgedStep, single: bool) -> PlaceAnswer:
+    """The answer of ``/api/place``, without what findings name yet. ``single``: there is but one run."""
     rows = step.rows
     statuses, flags = [], []
     input_difference: list[float | None] = []
@@ -69,11 +70,13 @@ def columns_of(step: JudgedStep, single: bool) -> dict[str, Any]:
         "norm": norms,
         "flags": flags,
         "first": first,
+        "culprits": [],
+        "named": [],
         "notes": list(map(in_both, step.notes)),
     }
 
 
-def outline_of(rows: Sequence[TreeRow], judged: Mapping[Event, Judged]) -> dict[str, Any]:
+def outline_of(rows: Sequence[TreeRow], judged: Mapping[Event, Judged]) -> Outline:
     """The columns that the grid of ranks is made of, of a pair of runs of which no row is named by a finding."""
     return {
         "names": [row.name for row in rows],
@@ -83,7 +86,7 @@ def outline_of(rows: Sequence[TreeRow], judged: Mapping[Event, Judged]) -> dict[
             _status(row, judged.get(row.candidate) if row.candidate is not None else None, False) for row in rows
         ],
         "orders": [row.order for row in rows],
-        "named": (),
+        "named": [],
     }
 
 
@@ -105,7 +108,7 @@ def _status(row: TreeRow, judged: Judged | None, single: bool) -> int:
     return status if status != SAME or _has_numbers(judged.event) else NOTHING
 
 
-def named_rows(culprits: Sequence[dict[str, int]], findings: Sequence[dict[str, Any]]) -> list[int]:
+def named_rows(culprits: Sequence[Culprit], findings: Sequence[FindingAnswer]) -> list[int]:
     """The rows that a finding names, harmless ones excepted: what such a row differs by may be within rounding, or come
     in with its inputs, and it is at fault all the same.
     """

@@ -13,6 +13,7 @@ from msprobe.errors import MsprobeError
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 from msprobe.view.columns import rounded
+from msprobe.view.protocol import CurveAnswer, Figure
 
 NAMES = ("loss", "gradient norm", "weight norm")
 #: Before the first backward call so many records are looked at for a loss.
@@ -41,14 +42,14 @@ def sizes_of(dump: Dump, step: int | None, rank: int | str) -> Sizes:
 
 def as_curves(
     steps: list[int | None], candidate: list[Sizes], reference: list[Sizes], rounding: float | None = None
-) -> list[dict[str, Any]]:
+) -> list[CurveAnswer]:
     """The curves of the overview; a size that no step has makes none. ``reference`` is empty for a single run.
 
     ``rounding``: the relative difference that rounding may make of loss, gradients and weights, as the verdict says
     it; None where it is not known.
     """
     allowed = rounded(rounding) if rounding else None
-    curves = []
+    curves: list[CurveAnswer] = []
     for place, name in enumerate(NAMES):
         ours = [sizes[place] for sizes in candidate]
         theirs = [sizes[place] for sizes in reference]
@@ -78,7 +79,7 @@ def _apart(first: float | None, other: float | None) -> float | None:
     return rounded(apart)
 
 
-def _figure(value: float | None) -> float | str | None:
+def _figure(value: float | None) -> Figure:
     """A size for the page; JSON has no NaN and no infinity, and a loss that turned NaN is not one that is missing."""
     if value is None or math.isfinite(value):
         return value

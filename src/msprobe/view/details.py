@@ -25,7 +25,7 @@ from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import Wording, in_both, joined, said
 from msprobe.report.phrases import clean, frames
-from msprobe.statistics_table import USUAL_KEYS, USUAL_WORDS
+from msprobe.statistics_table import USUAL_KEYS
 from msprobe.view.columns import (
     EXPLAINED,
     NOTHING,
@@ -38,6 +38,16 @@ from msprobe.view.columns import (
     rounded,
 )
 from msprobe.view.judged import JudgedStep
+from msprobe.view.protocol import (
+    Figure,
+    Group,
+    Link,
+    NodeAnswer,
+    PlaceAnswer,
+    Statistic,
+    TensorAnswer,
+    TensorSide,
+)
 from msprobe.view.rows import CALL, CANDIDATE_ONLY, MODULE, REFERENCE_ONLY, TreeRow
 from msprobe.view.source_lines import in_words, stack_of
 
@@ -45,6 +55,8 @@ _MOST_LINKS = 20
 _MOST_TEXT = 2000
 _MOST_FRAMES = 60
 _LARGEST = sys.float_info.max
+_STATISTICS: tuple[Statistic, ...] = ("max", "min", "mean", "norm")
+_FIGURES: dict[str, Figure] = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 _WORDS = {
     "dtype": "different dtype",
     "shape": "different shape",
@@ -54,8 +66,8 @@ _WORDS = {
 }
 
 
-def details_of(step: JudgedStep, row: TreeRow, columns: dict[str, Any], single: bool) -> dict[str, Any]:
-    """The answer of ``/api/node`` (see ``web/protocol.md``), findings excepted."""
+def details_of(step: JudgedStep, row: TreeRow, columns: PlaceAnswer, single: bool) -> NodeAnswer:
+    """The answer of ``/api/node``, without partners and findings yet."""
     event = row.event
     judged = step.judged.get(row.candidate) if row.candidate is not None else None
     return {
@@ -75,6 +87,7 @@ def details_of(step: JudgedStep, row: TreeRow, columns: dict[str, Any], single: 
         "producers": _producers(step, event),
         "consumers": _consumers(step, event),
         "partners": [],
+        "findings": [],
         "notes": list(map(in_both, _notes(step, row, judged))),
     }
 
@@ -116,7 +129,7 @@ def why_unmatched(step: JudgedStep, row: TreeRow) -> str | None:
     return said("side-does-not-call", other, clean(event.stem))
 
 
-def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, str, Any, Any]]:
+def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, Group, Any, Any]]:
     """Slot, group (``input``, ``parameter``, ``output``) and the values of both sides; None where a side has none.
 
     Slots answer to each other as they do when the pair is judged.
@@ -129,8 +142,9 @@ def slots_of(step: JudgedStep, row: TreeRow) -> list[tuple[str, str, Any, Any]]:
         inputs, judged = answering_slots(left, right, step.comparer is not None and step.comparer.crossing)
         # Results that cannot be compared can be looked at.
         outputs = judged if any(judged) else outputs
-    slots = []
-    for group, (ours, theirs) in (("input", inputs), ("parameter", parameters), ("output", outputs)):
+    slots: list[tuple[str, Group, Any, Any]] = []
+    groups: dict[Group, tuple[list[Slot], list[Slot]]] = {"input": inputs, "parameter": parameters, "output": outputs}
+    for group, (ours, theirs) in groups.items():
         pairs, alone, missing = pair_slots(ours, theirs)
         listed = {mine[0]: (group, mine[1], other[1]) for mine, other in pairs}
         listed.update({slot: (group, value, None) for slot, value in alone})
@@ -143,7 +157,7 @@ def _of(event: Event | None, what: Callable[[Event], list[Slot]]) -> list[Slot]:
     return what(event) if event is not None else []
 
 
-def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[dict[str, Any]]:
+def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[TensorAnswer]:
     """All tensors and arguments of a row, each with what it is on both sides and how these are apart."""
     judged = step.judged.get(row.candidate) if row.candidate is not None else None
     differences: dict[tuple[str, str], list[Difference]] = {}
@@ -162,16 +176,16 @@ def tensors_of(step: JudgedStep, row: TreeRow, single: bool) -> list[dict[str, A
 def _slot(
     step: JudgedStep,
     slot: str,
-    group: str,
+    group: Group,
     left: Any,
     right: Any,
     differences: list[Difference],
     judged: Judged | None,
     single: bool,
-) -> dict[str, Any]:
+) -> TensorAnswer:
     value = next((difference for difference in differences if difference.what in ("value", "not_finite")), None)
     unit = units.pair_unit(value) if value is not None else 0.0
-    listed: dict[str, Any] = {
+    listed: TensorAnswer = {
         "slot": slot,
         "group": group,
         "candidate": leaf_of(left),
@@ -229,7 +243,7 @@ def _in_words(differences: list[Difference], comparer: Comparer | None) -> str:
     return clean(joined("; ", dict.fromkeys(filter(None, words))))
 
 
-def leaf_of(leaf: Any) -> dict[str, Any] | None:
+def leaf_of(leaf: Any) -> TensorSide | None:
     """A tensor or an argument as the page shows it; None where there is none."""
     if leaf is None:
         return None
@@ -260,20 +274,30 @@ def leaf_of(leaf: Any) -> dict[str, Any] | None:
     }
 
 
-def _plain_leaf(kind: str, value: Any) -> dict[str, Any]:
+def _plain_leaf(kind: str, value: Any) -> TensorSide:
     text = clean(value)
     return {
-        **dict.fromkeys(("dtype", "shape", "strides", *USUAL_WORDS, "digest", "requires_grad")),
         "type": clean(kind),
+        "dtype": None,
+        "shape": None,
+        "strides": None,
+        "max": None,
+        "min": None,
+        "mean": None,
+        "norm": None,
+        "nan": None,
+        "inf": None,
+        "digest": None,
+        "requires_grad": None,
         "value": text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}...",
         "file": False,
         "unset": False,
     }
 
 
-def _statistic(value: Any) -> float | str | None:
+def _statistic(value: Any) -> Figure:
     if isinstance(value, str):
-        return {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}.get(value)
+        return _FIGURES.get(value)
     if not isinstance(value, (int, float)):
         return None
     # Whole numbers may be larger than any float.
@@ -288,7 +312,7 @@ def _text(value: Any) -> str | None:
     return clean(value) if isinstance(value, str) else None
 
 
-def _statistics_differences(left: Any, right: Any) -> dict[str, list[float | None]]:
+def _statistics_differences(left: Any, right: Any) -> dict[Statistic, tuple[float | None, float | None]]:
     """Absolute and relative difference of each statistic; relative to the size that rounding of it has."""
     if not (is_tensor(left) and is_tensor(right)):
         return {}
@@ -299,16 +323,16 @@ def _statistics_differences(left: Any, right: Any) -> dict[str, list[float | Non
     typical = max(ours[3] / math.sqrt(max(numel(left), 1)), other[3] / math.sqrt(max(numel(right), 1)))
     sizes = (extreme, extreme, typical or extreme, max(ours[3], other[3]))
     recorded = zip(statistics(left), statistics(right), strict=True)
-    statistics_of_sides: dict[str, list[float | None]] = {}
-    for name, a, b, size, known in zip(USUAL_WORDS, ours, other, sizes, recorded, strict=True):
+    statistics_of_sides: dict[Statistic, tuple[float | None, float | None]] = {}
+    for name, a, b, size, known in zip(_STATISTICS, ours, other, sizes, recorded, strict=True):
         if None in known:
             continue
         apart = 0.0 if a == b else a - b
         if not math.isfinite(apart):
-            statistics_of_sides[name] = [None, None]
+            statistics_of_sides[name] = None, None
         else:
             share = abs(apart) / size if apart and size else 0.0
-            statistics_of_sides[name] = [apart, rounded(share) if math.isfinite(share) else None]
+            statistics_of_sides[name] = apart, rounded(share) if math.isfinite(share) else None
     return statistics_of_sides
 
 
@@ -316,11 +340,11 @@ def _frames(step: JudgedStep, event: Event | None) -> list[str]:
     return [in_words(frame) for frame in frames(stack_of(step, event)[:_MOST_FRAMES])]
 
 
-def _producers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
+def _producers(step: JudgedStep, event: Event | None) -> list[Link]:
     if event is None:
         return []
     makers = step.makers_of(event)
-    producers = []
+    producers: list[Link] = []
     for slot, leaf in event.inputs():
         maker = makers.of(leaf, event) if is_tensor(leaf) else None
         row = step.row_of.get(maker) if maker is not None else None
@@ -329,11 +353,11 @@ def _producers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
     return producers[:_MOST_LINKS]
 
 
-def _consumers(step: JudgedStep, event: Event | None) -> list[dict[str, Any]]:
+def _consumers(step: JudgedStep, event: Event | None) -> list[Link]:
     if event is None:
         return []
     takers = step.takers[0 if step.is_of_candidate(event) else -1]
-    consumers: dict[int, dict[str, Any]] = {}
+    consumers: dict[int, Link] = {}
     for slot, leaf in event.outputs():
         mark = fingerprint(leaf)
         for taker in takers.get(mark, ()) if mark is not None else ():

@@ -21,8 +21,8 @@ from msprobe.view.kept import KeptSteps
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.partners import Exchanges
 from msprobe.view.places import StepAndRank, places_of
-from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
-from msprobe.view.source import Json
+from msprobe.view.protocol import CurveAnswer, Partner, RunHead, VerdictAnswer
+from msprobe.view.rows import TreeRow
 from msprobe.view.steps_source import StepsSource
 from msprobe.view.words import check_in_words, verdict_in_words
 
@@ -88,7 +88,7 @@ class Dumps(StepsSource):
             has_values=reference is not None and all(side["task"] == "tensor" for side in sides),
             notes=[_ALONE] if alone else [],
         )
-        self._read: list[Json] = []
+        self._read: list[CurveAnswer] = []
         self._is_closed = threading.Event()
         self._curve = threading.Thread(target=self._read_curve, name="msprobe-curve", daemon=True)
         self._curve.start()
@@ -105,18 +105,23 @@ class Dumps(StepsSource):
             self._kept.close()
         super().close()
 
-    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Json]:
+    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Partner]:
         exchanges = self._exchanges[1 if row.candidate is None else 0]
         where = place.reference if row.candidate is None else place.candidate
         if exchanges is None or where is None or row.event is None:
             return []
-        partners = exchanges.of(*where, row.event.name)
-        side = REFERENCE_ONLY if row.candidate is None else BOTH
         return [
-            {**partner, "place": self._numbers.get((place.step, partner["rank"])), "side": side} for partner in partners
+            {
+                "rank": rank,
+                "place": self._numbers.get((place.step, rank)),
+                "side": 2 if row.candidate is None else 0,
+                "name": name,
+                "direction": direction,
+            }
+            for rank, name, direction in exchanges.of(*where, row.event.name)
         ]
 
-    def _curves(self) -> list[Json]:
+    def _curves(self) -> list[CurveAnswer]:
         return list(self._read)
 
     def _is_curve_complete(self) -> bool:
@@ -151,7 +156,7 @@ class Dumps(StepsSource):
             return None
         return self._kept.layers(place.candidate, named)
 
-    def _in_words(self) -> Json | None:
+    def _in_words(self) -> VerdictAnswer | None:
         if isinstance(self._answer, Verdict):
             return verdict_in_words(self._answer, self._place_of)
         return check_in_words(self._answer, self._place_of) if self._answer is not None else None
@@ -237,7 +242,7 @@ def _is_cut(dump: Dump, *place: Any) -> bool:
     return not is_complete
 
 
-def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
+def _side(dump: Dump, label: str, places: list[StepAndRank]) -> RunHead:
     """What the overview says of one run, by the first of its parts that can be read."""
     header: dict[str, Any] = {}
     is_interrupted = False
@@ -257,10 +262,16 @@ def _side(dump: Dump, label: str, places: list[StepAndRank]) -> Json:
         for folder_key in folder_keys
         if folder_key is not None
     )
-    answer = {key: header.get(key) for key in ("framework", "level", "task")}
+
+    def written(key: str) -> str | None:
+        value = header.get(key)
+        return clean(value) if isinstance(value, str) else None
+
     return {
         "label": label,
         "path": clean(dump.path),
-        **{key: clean(value) if isinstance(value, str) else None for key, value in answer.items()},
+        "framework": written("framework"),
+        "level": written("level"),
+        "task": written("task"),
         "interrupted": is_interrupted,
     }

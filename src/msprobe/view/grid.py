@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any
 
 from msprobe.compare.entry_names import plain_path, read_name
 from msprobe.view.columns import NAMED, UNEXPLAINED
+from msprobe.view.protocol import Outline, Rank, RanksAnswer
 from msprobe.view.rows import COLLECTION, GRADIENTS, MODULE
 
 #: Rows that lie in no module.
@@ -19,14 +19,14 @@ MOST_LAYERS = 400
 _WITH_PATH = frozenset((MODULE, GRADIENTS))
 
 
-def layers_of(columns: dict[str, Any]) -> dict[str, int]:
+def layers_of(columns: Outline) -> dict[str, int]:
     """The worst status of each layer of a place, layers in order of execution.
 
     A layer is a module's path up to its first number (``layers.3``), or its first word where it has none.
     """
     worst: dict[str, int] = {}
     first: dict[str, int] = {}
-    rows = zip(_layers(columns), *map(columns.__getitem__, ("kinds", "status", "orders")), strict=True)
+    rows = zip(_layers(columns), columns["kinds"], columns["status"], columns["orders"], strict=True)
     named = frozenset(columns["named"])
     for number, (layer, kind, status, order) in enumerate(rows):
         if number in named and status < UNEXPLAINED:
@@ -46,17 +46,17 @@ def layers_of(columns: dict[str, Any]) -> dict[str, int]:
     return {layer: worst[layer] for layer in ordered[:MOST_LAYERS]}
 
 
-def _layers(columns: dict[str, Any]) -> Iterator[str]:
+def _layers(columns: Outline) -> Iterator[str]:
     """The layer of each row."""
     layers: list[str] = []
-    for name, kind, above in zip(*map(columns.__getitem__, ("names", "kinds", "parents")), strict=True):
+    for name, kind, above in zip(columns["names"], columns["kinds"], columns["parents"], strict=True):
         path = plain_path(read_name(name).path) if kind in _WITH_PATH else ""
         layer = layer_of(path) if path else layers[above] if above >= 0 else OUTSIDE
         layers.append(layer)
         yield layer
 
 
-def rows_of_names(columns: dict[str, Any], names: Container[str]) -> dict[str, tuple[str, int]]:
+def rows_of_names(columns: Outline, names: Container[str]) -> dict[str, tuple[str, int]]:
     """Layer and status of the rows of these names; of a name that two have, of the first."""
     rows: dict[str, tuple[str, int]] = {}
     for name, layer, status in zip(columns["names"], _layers(columns), columns["status"], strict=True):
@@ -89,13 +89,14 @@ def layer_of(path: str) -> str:
     return words[0]
 
 
-def grid_of(ranks: Sequence[int | str | None], layers: Sequence[dict[str, int] | None]) -> dict[str, Any]:
-    """The answer of ``/api/ranks``; None for a rank that could not be read."""
+def grid_of(ranks: list[Rank], places: list[int], layers: Sequence[dict[str, int] | None]) -> RanksAnswer:
+    """The answer of ``/api/ranks``; None for a rank that could not be read. ``places``: the number of each rank's."""
     names: dict[str, None] = {}
     for layer in layers:
         names.update(dict.fromkeys(layer or ()))
     return {
         "layers": list(names),
-        "ranks": list(ranks),
+        "ranks": ranks,
+        "places": places,
         "worst": [[(layer or {}).get(name, 0) for name in names] for layer in layers],
     }

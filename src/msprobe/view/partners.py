@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from msprobe.diagnose.verdict.common import Step
 from msprobe.errors import MsprobeError
 from msprobe.graph.communication import BOTH, RECEIVE, SEND, CommunicationCall, Transfer, exchanges_of, transfers
 from msprobe.store.reader import Dump
+from msprobe.view.protocol import Direction
 
-_DIRECTIONS = {SEND: "send", RECEIVE: "receive", BOTH: "both"}
+_DIRECTIONS: dict[str, Direction] = {SEND: "send", RECEIVE: "receive", BOTH: "both"}
 #: Steps whose exchanges stay known.
 _MOST_STEPS = 8
 _Transfers = dict[tuple[int, str], list[Transfer]]
@@ -24,7 +24,7 @@ class Exchanges:
         self._known: dict[Step, _Transfers] = {}
         self._lock = threading.Lock()
 
-    def of(self, step: Step, rank: int | str, name: str) -> list[dict[str, Any]]:
+    def of(self, step: Step, rank: int | str, name: str) -> list[tuple[int, str, Direction]]:
         """Rank, name and direction of the partners of a call; none for a call that does not communicate."""
         if not isinstance(rank, int) or not name.startswith("Distributed."):
             return []
@@ -35,7 +35,7 @@ class Exchanges:
                 self._known[step] = self._read(step)
             meetings = self._known[step].get((rank, name), [])
         return [
-            {"rank": other, "name": there.name, "direction": _DIRECTIONS[kind]}
+            (other, there.name, _DIRECTIONS[kind])
             for kind, meeting in meetings
             for other, there in meeting.calls.items()
             if other != rank

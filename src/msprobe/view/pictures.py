@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
+from msprobe.view.protocol import Histogram, Picture
 
 #: Cells along each side of the picture.
 MOST_CELLS = 128
@@ -23,7 +24,7 @@ MOST_ELEMENTS = 1 << 28
 Values = npt.NDArray[Any]
 
 
-def picture_of(candidate: Values, reference: Values) -> dict[str, Any]:
+def picture_of(candidate: Values, reference: Values) -> Picture:
     """The answer of ``/api/picture``.
 
     Both arrays have the same shape. ``cells`` shows the last two dimensions of the slice with the largest difference,
@@ -48,7 +49,7 @@ def picture_of(candidate: Values, reference: Values) -> dict[str, Any]:
         "shape": shape,
         "slice": _slice_in_words(worst, candidate.shape),
         "cells": [[_number(value) for value in row] for row in _cells(apart)],
-        "cell": [-(-apart.shape[0] // MOST_CELLS), -(-apart.shape[1] // MOST_CELLS)],
+        "cell": (-(-apart.shape[0] // MOST_CELLS), -(-apart.shape[1] // MOST_CELLS)),
         "largest": _number(largest),
         "histogram": _histograms(candidate, reference, kind),
     }
@@ -95,7 +96,7 @@ def _cells(apart: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return cells
 
 
-def _histograms(candidate: Values, reference: Values, kind: Any) -> dict[str, Any]:
+def _histograms(candidate: Values, reference: Values, kind: Any) -> Histogram:
     every = max(1, candidate.size // _MOST_COUNTED)
     a, b = (side.reshape(-1)[::every].astype(kind) for side in (candidate, reference))
     if kind is np.complex128:

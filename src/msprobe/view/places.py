@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.diagnose.verdict.common import Rank, Step, in_common
 from msprobe.store.reader import Dump
+from msprobe.view.protocol import Whose
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class StepAndRank:
     reference: tuple[Step, Rank] | None
 
     @property
-    def side(self) -> int:
+    def side(self) -> Whose:
         """0 both, 1 the candidate alone, 2 the reference alone."""
         if self.candidate is None:
             return 2

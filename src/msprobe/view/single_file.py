@@ -14,7 +14,8 @@ from msprobe.errors import MsprobeError, NotAvailableError
 from msprobe.foreign.html_page import digest
 from msprobe.messages import in_both, said
 from msprobe.view.page_files import Page
-from msprobe.view.source import Json, PageSource
+from msprobe.view.protocol import Embedded, LinesAnswer, NodeAnswer, Overview, PlaceAnswer, RanksAnswer
+from msprobe.view.source import PageSource
 
 #: The rows whose details are in the file: the worst of all places.
 MOST_DETAILS = 2000
@@ -36,11 +37,12 @@ def single_file(source: PageSource, page: Page | None = None) -> bytes:
     return with_data(page, embedded(source))
 
 
-def embedded(source: PageSource) -> Json:
-    """The answers that the file holds; see ``web/protocol.md``."""
+def embedded(source: PageSource) -> Embedded:
+    """The answers that the file holds."""
     overview = source.overview()
-    overview = {**overview, "can": {"picture": False, "match": False}}
-    places: dict[str, Json] = {}
+    overview = overview.copy()
+    overview["can"] = {"picture": False, "match": False}
+    places: dict[str, PlaceAnswer] = {}
     rows, left_out = 0, 0
     for number in _by_importance(overview):
         if len(places) >= MOST_PLACES or (places and rows >= MOST_ROWS):
@@ -63,8 +65,8 @@ def embedded(source: PageSource) -> Json:
     for place_number, row in _worst(places):
         wanted.setdefault(place_number, []).append(row)
     # One place after the other: not all of them may be in memory at once.
-    details: dict[str, Json] = {}
-    lines: dict[str, Json] = {}
+    details: dict[str, dict[str, NodeAnswer]] = {}
+    lines: dict[str, LinesAnswer] = {}
     for key in places:
         details[key] = {str(row): source.node(int(key), row) for row in wanted.get(key, ())}
         lines[key] = source.lines(int(key))
@@ -73,7 +75,7 @@ def embedded(source: PageSource) -> Json:
     return {"overview": overview, "places": places, "nodes": nodes, "pictures": {}, "lines": lines, "ranks": ranks}
 
 
-def _ranks(source: PageSource, places: dict[str, Json]) -> Json:
+def _ranks(source: PageSource, places: dict[str, PlaceAnswer]) -> dict[str, RanksAnswer]:
     """The grids of the steps of which all ranks are in the file: of others, ranks would have to be judged for them."""
     heads = source.overview()["places"]
     steps = dict.fromkeys(head["step"] for head in heads)
@@ -85,7 +87,7 @@ def _ranks(source: PageSource, places: dict[str, Json]) -> Json:
     return {"null" if step is None else str(step): source.ranks(step) for step in whole}
 
 
-def with_data(page: Page, data: Json) -> bytes:
+def with_data(page: Page, data: Embedded) -> bytes:
     """The page with its style, its script and its data inside; nothing else may run, and nothing be fetched."""
     html = page.read("index.html").decode("utf-8")
     if html.count(_STYLE) != 1 or html.count(_SCRIPT) != 1 or html.count(_CHARSET) != 1:
@@ -106,7 +108,7 @@ def with_data(page: Page, data: Json) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _data_element(data: Json) -> str:
+def _data_element(data: Embedded) -> str:
     raw = orjson.dumps(data, default=str, option=orjson.OPT_NON_STR_KEYS)
     if len(raw) <= _PLAIN_UP_TO:
         # No name from a dump can end the element, or begin a comment.
@@ -116,21 +118,22 @@ def _data_element(data: Json) -> str:
     return f'<script type="application/gzip" id="msprobe-data">{packed}</script>\n'
 
 
-def _by_importance(overview: Json) -> Iterator[int]:
+def _by_importance(overview: Overview) -> Iterator[int]:
     """The numbers of the places: those of findings first, then those that differ, then the others in order."""
-    findings = (overview["verdict"] or {"findings": []})["findings"]
+    findings = overview["verdict"]["findings"] if overview["verdict"] is not None else []
     named = [finding["place"] for finding in findings if finding["place"] is not None]
     differ = [number for number, place in enumerate(overview["places"]) if place["status"] not in ("agree", "clean")]
     yield from dict.fromkeys([*named, *differ, *range(len(overview["places"]))])
 
 
-def _worst(places: dict[str, Json]) -> list[tuple[str, int]]:
+def _worst(places: dict[str, PlaceAnswer]) -> list[tuple[str, int]]:
     """The rows whose details are kept: those of findings, then the worst; of a single run the first that are large."""
     rows: list[tuple[tuple[Any, ...], str, int]] = []
     for number, place in places.items():
         named = {culprit["row"] for culprit in place["culprits"]} | {place["first"]}
-        names = ("status", "output_difference", "allowed", "flags", "orders")
-        columns = zip(*(place[name] for name in names), strict=True)
+        columns = zip(
+            place["status"], place["output_difference"], place["allowed"], place["flags"], place["orders"], strict=True
+        )
         for row, (status, difference, allowed, flags, order) in enumerate(columns):
             excess = (difference or 0.0) / allowed if allowed else (math.inf if difference else 0.0)
             rows.append(

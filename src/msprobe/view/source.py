@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from msprobe.errors import MsprobeError
-
-Json = dict[str, Any]
+from msprobe.view.protocol import LinesAnswer, MatchesAnswer, NodeAnswer, Overview, Picture, PlaceAnswer, RanksAnswer
 
 
 class NoSuchThingError(MsprobeError):
@@ -23,28 +22,28 @@ class PageSource(Protocol):
     def prepare(self) -> None:
         """Compute what the page asks first."""
 
-    def overview(self) -> Json:
+    def overview(self) -> Overview:
         """What is shown, its places, and the verdict."""
 
-    def place(self, index: int) -> Json:
+    def place(self, index: int) -> PlaceAnswer:
         """All rows of a place, as columns."""
 
-    def node(self, index: int, row: int) -> Json:
+    def node(self, index: int, row: int) -> NodeAnswer:
         """One row in full."""
 
-    def picture(self, index: int, row: int, slot: str) -> Json:
+    def picture(self, index: int, row: int, slot: str) -> Picture:
         """How the values of a tensor differ."""
 
-    def ranks(self, step: int | None) -> Json:
+    def ranks(self, step: int | None) -> RanksAnswer:
         """Layers beside ranks."""
 
-    def lines(self, index: int) -> Json:
+    def lines(self, index: int) -> LinesAnswer:
         """The source lines of all rows of a place."""
 
-    def matches(self, index: int) -> Json:
+    def matches(self, index: int) -> MatchesAnswer:
         """The pairs made by hand."""
 
-    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
+    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> MatchesAnswer:
         """Pair two rows by hand, or undo that (``reference`` None)."""
 
     def version(self, index: int) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.report.phrases import Frame, own_frames
 from msprobe.view.judged import JudgedStep
+from msprobe.view.protocol import LinesAnswer
 
 
-def lines_of(step: JudgedStep) -> dict[str, Any]:
-    """The answer of ``/api/lines`` (see ``web/protocol.md``): the innermost line of the user's own code of each row."""
+def lines_of(step: JudgedStep) -> LinesAnswer:
+    """The answer of ``/api/lines``: the innermost line of the user's own code of each row."""
     lines: dict[str, int] = {}
     known: dict[tuple[str, ...], int] = {}
     rows = []

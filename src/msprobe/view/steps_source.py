@@ -24,16 +24,31 @@ from msprobe.view.grid import grid_of, layers_of
 from msprobe.view.judged import JudgedStep
 from msprobe.view.matches import Matches
 from msprobe.view.places import StepAndRank
+from msprobe.view.protocol import (
+    FORMAT,
+    Culprit,
+    CurveAnswer,
+    LinesAnswer,
+    MatchesAnswer,
+    NodeAnswer,
+    Overview,
+    Partner,
+    Picture,
+    PlaceAnswer,
+    RanksAnswer,
+    RunHead,
+    TensorAnswer,
+    VerdictAnswer,
+)
 from msprobe.view.remembered import RecentlyUsed
 from msprobe.view.rows import BOTH, REFERENCE_ONLY, TreeRow
-from msprobe.view.source import Json, NoSuchThingError
+from msprobe.view.source import NoSuchThingError
 from msprobe.view.source_lines import lines_of
 from msprobe.view.unchanged import OpenedFiles
 from msprobe.view.words import without_name
 
 #: So many records of judged steps stay in memory (300 MB or so); the step that is looked at stays whatever its size.
 MOST_RECORDS = 150_000
-_FORMAT = 1
 _WITHOUT_FIRST = ("agree", "clean", "harmless", "incomparable")
 
 
@@ -43,8 +58,8 @@ class StepsSource(ABC):
     def __init__(
         self,
         places: list[StepAndRank],
-        sides: list[Json],
-        verdict: Json | None,
+        sides: list[RunHead],
+        verdict: VerdictAnswer | None,
         files: Sequence[Path],
         has_values: bool = False,
         notes: Sequence[str] = (),
@@ -56,11 +71,12 @@ class StepsSource(ABC):
         self.is_single = len(sides) == 1
         self._sides = sides
         self._verdict = verdict
+        self._findings = verdict["findings"] if verdict is not None else []
         self._files = OpenedFiles(files)
         self._has_values = has_values
         self._notes = list(notes)
         self._steps: RecentlyUsed[JudgedStep] = RecentlyUsed(MOST_RECORDS, lambda step: step.records, JudgedStep.close)
-        self._columns: RecentlyUsed[Json] = RecentlyUsed(
+        self._columns: RecentlyUsed[PlaceAnswer] = RecentlyUsed(
             MOST_RECORDS, lambda columns: len(columns["names"]) // 4, lambda columns: None
         )
         self._layers: dict[tuple[int, int], dict[str, int]] = {}
@@ -82,14 +98,14 @@ class StepsSource(ABC):
     def _status_of(self, place: StepAndRank) -> str:
         """What came of a place, in a word."""
 
-    def _curves(self) -> list[Json]:
+    def _curves(self) -> list[CurveAnswer]:
         """The curves over all steps, as far as they are known."""
         return []
 
     def _is_curve_complete(self) -> bool:
         return True
 
-    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Json]:
+    def _partners_of(self, place: StepAndRank, row: TreeRow) -> list[Partner]:
         """The calls of other ranks that a row exchanged data with."""
         return []
 
@@ -104,9 +120,7 @@ class StepsSource(ABC):
         key = (number, self.version(number))
         if key not in self._layers:
             place = self._place(number)
-            findings = [
-                finding for finding in (self._verdict or {"findings": []})["findings"] if finding["place"] == number
-            ]
+            findings = [finding for finding in self._findings if finding["place"] == number]
             named = [finding["name"] for finding in findings if not finding["harmless"]]
             known = None if self._matches(number).read() else self._known_layers(place, named)
             if known is not None:
@@ -122,10 +136,10 @@ class StepsSource(ABC):
         with no_collection():
             return self._judge(index, place)
 
-    def overview(self) -> Json:
+    def overview(self) -> Overview:
         """What is shown, its places, and the verdict."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "product": f"msprobe {__version__}",
             "kind": "single" if self.is_single else "pair",
             "title": _title([side["path"] for side in self._sides]),
@@ -146,19 +160,19 @@ class StepsSource(ABC):
             "notes": list(map(in_both, self._notes)),
         }
 
-    def place(self, index: int) -> Json:
+    def place(self, index: int) -> PlaceAnswer:
         """All rows of a place, as columns."""
         return self._columns_of(index)
 
     def prepare(self) -> None:
         """Judge what the page shows first: the place of the first finding, or the first of all."""
-        findings = (self._verdict or {"findings": []})["findings"]
+        findings = self._findings
         first = next((finding["place"] for finding in findings if finding["place"] is not None), 0)
         with contextlib.suppress(MsprobeError):  # the page says it where it is asked for
             if self.places:
                 self._columns_of(first)
 
-    def node(self, index: int, row: int) -> Json:
+    def node(self, index: int, row: int) -> NodeAnswer:
         """One row in full."""
         columns = self._columns_of(index)
         with self._judged(index) as step:
@@ -169,12 +183,12 @@ class StepsSource(ABC):
         details["findings"] = [culprit["finding"] for culprit in columns["culprits"] if culprit["row"] == row]
         return details
 
-    def tensors(self, index: int) -> list[tuple[int, Json]]:
+    def tensors(self, index: int) -> list[tuple[int, TensorAnswer]]:
         """All tensors and arguments of a place, as :meth:`node` gives them, each with the number of its row."""
         with self._judged(index) as step, no_collection():
             return [(row.number, tensor) for row in step.rows for tensor in tensors_of(step, row, self.is_single)]
 
-    def picture(self, index: int, row: int, slot: str) -> Json:
+    def picture(self, index: int, row: int, slot: str) -> Picture:
         """How the values of a tensor differ; needs the values of both sides."""
         from msprobe.view.pictures import picture_of
 
@@ -187,7 +201,7 @@ class StepsSource(ABC):
                     return picture_of(*_values(step, left, right))
         raise NoSuchThingError(said("row-without-tensor", clean(slot)))
 
-    def ranks(self, step: int | None) -> Json:
+    def ranks(self, step: int | None) -> RanksAnswer:
         """Layers beside ranks, of all ranks of a step."""
         numbers = [number for number, place in enumerate(self.places) if place.step == step]
         if not numbers:
@@ -198,19 +212,19 @@ class StepsSource(ABC):
                 layers.append(self._layers_now(number))
             except InvalidInputError:
                 layers.append(None)
-        return {**grid_of([without_name(self.places[number].rank) for number in numbers], layers), "places": numbers}
+        return grid_of([without_name(self.places[number].rank) for number in numbers], numbers, layers)
 
-    def lines(self, index: int) -> Json:
+    def lines(self, index: int) -> LinesAnswer:
         """The source lines of all rows of a place."""
         with self._judged(index) as step:
             return lines_of(step)
 
-    def matches(self, index: int) -> Json:
+    def matches(self, index: int) -> MatchesAnswer:
         """The pairs made by hand."""
         file = self._matches(index)
         return {"pairs": file.read(), "file": str(file.file.absolute())}
 
-    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> Json:
+    def match(self, index: int, candidate: str, reference: str | None, with_children: bool) -> MatchesAnswer:
         """Pair two rows by hand, or undo that (``reference`` None)."""
         if self.is_single:
             raise InvalidInputError(said("one-run-to-match"))
@@ -249,17 +263,16 @@ class StepsSource(ABC):
         with self._steps.get(index, lambda: self._judge_now(index, place)) as step:
             yield step
 
-    def _columns_of(self, index: int) -> Json:
+    def _columns_of(self, index: int) -> PlaceAnswer:
         place = self._place(index)
         self._files.check(self._files_of(place))
 
-        def make() -> Json:
+        def make() -> PlaceAnswer:
             with self._judged(index) as step, no_collection():
                 columns = columns_of(step, self.is_single)
             columns["culprits"] = self._culprits(index, columns)
-            columns["named"] = []
             if self._verdict is not None and not self.is_single:
-                columns["named"] = named_rows(columns["culprits"], self._verdict["findings"])
+                columns["named"] = named_rows(columns["culprits"], self._findings)
             # A click would wait for it.
             self._layers[index, self.version(index)] = layers_of(columns)
             if columns["culprits"]:
@@ -272,25 +285,23 @@ class StepsSource(ABC):
         with self._columns.get(index, make) as columns:
             return columns
 
-    def _culprits(self, index: int, columns: Json) -> list[Json]:
-        if self._verdict is None:
-            return []
+    def _culprits(self, index: int, columns: PlaceAnswer) -> list[Culprit]:
         wanted = {
             (finding["name"], finding["twin"]): number
-            for number, finding in reversed(list(enumerate(self._verdict["findings"])))
+            for number, finding in reversed(list(enumerate(self._findings)))
             if finding["place"] == index
         }
         if not wanted:
             return []
         # One name may stand for two rows: a record of each side, that do not answer to each other.
         rows: dict[str, int] = {}
-        twins = {twin: int(row) for row, twin in columns["twins"].items()}
-        for row, (name, side) in enumerate(zip(columns["names"], columns["sides"], strict=True)):
+        twins: dict[str | None, int] = {twin: int(row) for row, twin in columns["twins"].items()}
+        for row, (own, side) in enumerate(zip(columns["names"], columns["sides"], strict=True)):
             if side != REFERENCE_ONLY:
-                rows.setdefault(name, row)
+                rows.setdefault(own, row)
             if side == REFERENCE_ONLY or (side == BOTH and str(row) not in columns["twins"]):
-                twins.setdefault(name, row)
-        culprits = []
+                twins.setdefault(own, row)
+        culprits: list[Culprit] = []
         for (name, twin), number in sorted(wanted.items(), key=lambda item: item[1]):
             at = rows.get(name) if name is not None else twins.get(twin)
             if at is not None:

@@ -27,7 +27,7 @@ from msprobe.view.by_hand import put_in
 from msprobe.view.judged import JudgedStep, judge_one, judge_pairing
 from msprobe.view.matches import SUFFIX, Matches
 from msprobe.view.places import StepAndRank
-from msprobe.view.source import Json
+from msprobe.view.protocol import RunHead
 from msprobe.view.steps_source import StepsSource
 
 SUFFIXES = (".vis", ".vis.db")
@@ -126,7 +126,7 @@ def _place(step: int | None, rank: int | str, graphs: Mapping[str, Any], is_pair
     return StepAndRank(step, rank, at if "NPU" in graphs else None, at if is_pair and "Bench" in graphs else None)
 
 
-def _side(path: Path, files: Sequence[GraphFile], label: str) -> Json:
+def _side(path: Path, files: Sequence[GraphFile], label: str) -> RunHead:
     source = "Bench" if label == "reference" else "NPU"
     graphs = [graph for file in files for graph in file.graphs if graph.source == source]
     folder = next((graph.dump_data_dir for graph in graphs if graph.dump_data_dir), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.messages import Said, Wording, in_both, said
@@ -11,6 +11,7 @@ from msprobe.report import check_text, phrases
 from msprobe.report.blocks import Block, EvidenceTable, Field, finding_blocks
 from msprobe.report.counts import counts
 from msprobe.report.phrases import clean
+from msprobe.view import protocol
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check import CheckResult
@@ -21,7 +22,7 @@ MOST_FINDINGS = 500
 Places = Callable[[Finding], int | None]
 
 
-def verdict_in_words(verdict: Verdict, place_of: Places) -> dict[str, Any]:
+def verdict_in_words(verdict: Verdict, place_of: Places) -> protocol.VerdictAnswer:
     """The verdict of a comparison. ``place_of`` leads from a finding to the number of its step and rank."""
     findings = phrases.leading(verdict)
     groups = phrases.grouped(findings)
@@ -36,7 +37,7 @@ def verdict_in_words(verdict: Verdict, place_of: Places) -> dict[str, Any]:
     }
 
 
-def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
+def check_in_words(result: CheckResult, place_of: Places) -> protocol.VerdictAnswer:
     """What the checks of a single run found."""
     return {
         "status": result.status,
@@ -51,7 +52,7 @@ def check_in_words(result: CheckResult, place_of: Places) -> dict[str, Any]:
     }
 
 
-def without_name(rank: int | str | None) -> int | str | None:
+def without_name(rank: protocol.Rank) -> protocol.Rank:
     """A rank as the page names it: the only rank of a run, whose folder is called ``rank``, has no name."""
     return None if rank == "rank" else rank
 
@@ -60,11 +61,11 @@ def _findings(
     groups: Sequence[phrases.Alike],
     blocks_of: Callable[[Finding], Sequence[Sequence[Block]]],
     place_of: Places,
-) -> list[dict[str, Any]]:
+) -> list[protocol.FindingAnswer]:
     return [_finding(group, blocks_of(group.first), place_of(group.first)) for group in groups[:MOST_FINDINGS]]
 
 
-def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int | None) -> dict[str, Any]:
+def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int | None) -> protocol.FindingAnswer:
     finding = group.first
     message = clean(finding.message)
     title = message
@@ -89,12 +90,12 @@ def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int
     }
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block) -> protocol.Block:
     if isinstance(block, Field):
         return {"type": "field", "name": in_both(block.label), "text": in_both(block.text), "code": block.code}
     if isinstance(block, EvidenceTable):
         # Values are those of the program: one that is a single word, as "mean", is none of ours.
-        rows = [[in_both(row.label), _value(row.candidate), _value(row.reference)] for row in block.rows]
+        rows = [(in_both(row.label), _value(row.candidate), _value(row.reference)) for row in block.rows]
         return {"type": "table", "rows": rows}
     return {"type": "text", "text": in_both(block.text)}
 

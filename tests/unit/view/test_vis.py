@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from coded_texts import raising
+from protocol_answers import all_misfits
 from unit.diagnose.real_pairs import Training, record_training
 from unit.view.pages import opened, row
 
@@ -125,6 +126,7 @@ def test_values_of_a_graph_file_are_those_of_the_dump(runs: tuple[Path, Path], f
 def test_one_run_alone_can_be_shown(files: dict[str, Path]) -> None:
     source = open_source([files["build"]])
     assert source.overview()["kind"] == "single"
+    assert all_misfits(lambda question, **values: getattr(source, question)(**values)) == []
     assert set(source.place(0)["status"]) == {0}
     source.close()
 

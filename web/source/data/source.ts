@@ -2,8 +2,8 @@
 
 import type { Embedded, LinesAnswer, MatchesAnswer, NodeAnswer, Overview, Picture, PlaceAnswer, RanksAnswer } from "./protocol.ts";
 
-/** Why there is no answer. `gone`: no server; `absent`: this single file does not hold it; else the status of HTTP. */
-export type Reason = "gone" | "absent" | "broken" | number;
+/** Why there is no answer. `gone`: no server; `absent`: this single file does not hold it; `format`: a server of another version; else the status of HTTP. */
+export type Reason = "gone" | "absent" | "broken" | "format" | number;
 
 export class NoAnswer extends Error {
   constructor(readonly reason: Reason, words: string) {
@@ -76,9 +76,9 @@ export class SingleFile implements Source {
   place = (index: number): Promise<PlaceAnswer> => this.take(this.content.places[index]);
   node = (index: number, row: number): Promise<NodeAnswer> => this.take(this.content.nodes[index]?.[row]);
   picture = (index: number, row: number, slot: string): Promise<Picture> =>
-    this.take(this.content.pictures?.[`${index}/${row}/${slot}`]);
-  ranks = (step: number | null): Promise<RanksAnswer> => this.take(this.content.ranks?.[String(step)]);
-  lines = (index: number): Promise<LinesAnswer> => this.take(this.content.lines?.[index]);
+    this.take(this.content.pictures[`${index}/${row}/${slot}`]);
+  ranks = (step: number | null): Promise<RanksAnswer> => this.take(this.content.ranks[String(step)]);
+  lines = (index: number): Promise<LinesAnswer> => this.take(this.content.lines[index]);
   matches = (): Promise<MatchesAnswer> => Promise.resolve({ pairs: {}, file: "" });
   match = (): Promise<MatchesAnswer> => Promise.reject(new NoAnswer("absent", ""));
 }

@@ -1,6 +1,6 @@
 // One rank of one step as typed columns: an answer of a million rows must not become a million objects.
 
-import type { Column, PlaceAnswer, Said } from "../data/protocol.ts";
+import type { Difference, PlaceAnswer, Said } from "../data/protocol.ts";
 
 export const KINDS = ["module", "call", "collection", "gradient", "optimizer"] as const;
 export const PHASES = ["forward", "backward", "optimizer"] as const;
@@ -87,16 +87,16 @@ export function placeOf(answer: PlaceAnswer): Place {
   const ends = blocks(parents);
   const status = bytes(answer.status, size);
   // A row that a finding names has a status of its own, whatever explains its difference.
-  if (answer.sides.length && answer.output_difference.some((value) => value !== null)) for (const row of answer.named ?? []) if (status[row] < UNEXPLAINED) status[row] = NAMED;
+  if (answer.sides.length && answer.output_difference.some((value) => value !== null)) for (const row of answer.named) if (status[row] < UNEXPLAINED) status[row] = NAMED;
   const outputDifference = floats(answer.output_difference, size);
-  const flags = Uint16Array.from(answer.flags ?? [], (flag) => flag & 0xffff);
+  const flags = Uint16Array.from(answer.flags, (flag) => flag & 0xffff);
   const flagsWhole = flags.length === size ? flags : new Uint16Array(size);
   const twins = new Map<number, string>();
   for (const row in answer.twins) twins.set(Number(row), answer.twins[row]);
   return {
     size, text, starts, twins, parents, ends, depths,
     kinds: bytes(answer.kinds, size), sides: bytes(answer.sides, size), phases: bytes(answer.phases, size),
-    micro: Uint16Array.from({ length: size }, (_, row) => answer.micro?.[row] ?? 0), microSteps: answer.micro_steps ?? 1,
+    micro: Uint16Array.from({ length: size }, (_, row) => answer.micro[row] ?? 0), microSteps: answer.micro_steps,
     status, outputDifference, inputDifference: floats(answer.input_difference, size), allowed: floats(answer.allowed, size),
     largest: floats(answer.largest, size), norm: floats(answer.norm, size), flags: flagsWhole,
     sequence: sequence(answer.orders, parents, ends),
@@ -185,15 +185,14 @@ function joined(names: readonly string[]): { text: string; starts: Int32Array } 
   return { text, starts };
 }
 
-function bytes(column: readonly number[] | undefined, size: number): Uint8Array {
+function bytes(column: readonly number[], size: number): Uint8Array {
   const result = new Uint8Array(size);
-  if (column) for (let row = 0; row < size; row++) result[row] = column[row];
+  for (let row = 0; row < size; row++) result[row] = column[row];
   return result;
 }
 
-function floats(column: Column | undefined, size: number): Float32Array {
+function floats(column: readonly Difference[], size: number): Float32Array {
   const result = new Float32Array(size).fill(NaN);
-  if (!column) return result;
   for (let row = 0; row < size; row++) {
     const value = column[row];
     if (value !== null && value !== undefined) result[row] = value;

@@ -13,7 +13,7 @@ export function tableText(node: NodeAnswer, isPair: boolean): string {
     const cells = [row.slot, ...sides.flatMap((side) => sideCells(row[side]))];
     if (isPair) {
       cells.push(String(row.status), full(row.relative), full(row.allowed),
-        ...STATISTICS.flatMap((name) => [full(row.differences?.[name]?.[0]), full(row.differences?.[name]?.[1])]));
+        ...STATISTICS.flatMap((name) => [full(row.differences[name]?.[0]), full(row.differences[name]?.[1])]));
     }
     return cells;
   });

@@ -1,6 +1,8 @@
 // All that the page knows and shows, and what can be done to it. The components only draw this.
 
+import { FORMAT } from "../data/protocol.ts";
 import type { NodeAnswer, Overview, PlaceHead } from "../data/protocol.ts";
+import { NoAnswer } from "../data/source.ts";
 import type { Source } from "../data/source.ts";
 import { parseName } from "../model/names.ts";
 import { nameOf, placeOf, rowOf, SEVERITY, worstRow } from "../model/place.ts";
@@ -74,7 +76,7 @@ export class Session {
   async start(): Promise<void> {
     this.problem = null;
     try {
-      this.overview = await this.source.overview();
+      this.overview = await this.readOverview();
     } catch (error) {
       this.problem = problemOf(error);
       this.changed();
@@ -89,13 +91,19 @@ export class Session {
     void this.completeCurve();
   }
 
+  private async readOverview(): Promise<Overview> {
+    const overview = await this.source.overview();
+    if (overview.format !== FORMAT) throw new NoAnswer("format", "");
+    return overview;
+  }
+
   /** Steps that the server is still reading when the page opens come later. */
   private async completeCurve(): Promise<void> {
     while (this.overview?.curve_complete === false) {
       await new Promise((resolve) => setTimeout(resolve, 1000));
       try {
-        const { curve, curve_complete } = await this.source.overview();
-        this.overview = { ...this.overview, curve, curve_complete: curve_complete ?? true };
+        const { curve, curve_complete } = await this.readOverview();
+        this.overview = { ...this.overview, curve, curve_complete };
       } catch {
         return;
       }

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { Block, Finding, Overview } from "../data/protocol.ts";
+import type { Block, FindingAnswer, Overview } from "../data/protocol.ts";
 import type { Session } from "../state/session.ts";
 import { said, t } from "../texts/index.ts";
 import { breakable } from "./Details.tsx";
@@ -29,13 +29,13 @@ export function Findings({ session, overview }: { session: Session; overview: Ov
           <Words finding={finding} />
         </li>
       ))}</ol>
-      {(verdict.compared?.length ?? 0) > 0 && <><h3>{t(overview.kind === "single" ? "compared.single" : "compared")}</h3><ul class="plain-list">{verdict.compared!.map((line, at) => <li key={at}>{said(line)}</li>)}</ul></>}
+      {verdict.compared.length > 0 && <><h3>{t(overview.kind === "single" ? "compared.single" : "compared")}</h3><ul class="plain-list">{verdict.compared.map((line, at) => <li key={at}>{said(line)}</li>)}</ul></>}
       {verdict.notes.length > 0 && <><h3>{t("notes")}</h3><ul class="plain-list">{verdict.notes.map((note, at) => <li key={at}>{said(note)}</li>)}</ul></>}
     </div>
   );
 }
 
-function Words({ finding }: { finding: Finding }): JSX.Element {
+function Words({ finding }: { finding: FindingAnswer }): JSX.Element {
   const tellsSource = finding.blocks.some((block) => block.type === "field" && block.code);
   return (
     <div class="words">

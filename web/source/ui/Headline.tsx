@@ -1,7 +1,7 @@
 // The verdict in one line, and the way to the first divergence and through the findings.
 
 import type { JSX } from "preact";
-import type { Overview, Verdict } from "../data/protocol.ts";
+import type { Overview, VerdictAnswer } from "../data/protocol.ts";
 import { nameOf } from "../model/place.ts";
 import type { Session } from "../state/session.ts";
 import { said, t } from "../texts/index.ts";
@@ -15,7 +15,7 @@ export function firstKey({ kind, verdict }: Overview): "first" | "first.single" 
   return kind === "pair" && toneOf(verdict!) === "bad" ? "first" : "first.single";
 }
 
-function toneOf(verdict: Verdict): string {
+function toneOf(verdict: VerdictAnswer): string {
   return TONES[verdict.status] ?? (verdict.exit_code ? "bad" : "good");
 }
 

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Overview, RanksAnswer } from "../data/protocol.ts";
+import type { Overview, Rank, RanksAnswer } from "../data/protocol.ts";
 import { problemOf } from "../state/problem.ts";
 import type { Problem } from "../state/problem.ts";
 import type { Session } from "../state/session.ts";
@@ -10,6 +10,9 @@ import { t } from "../texts/index.ts";
 import { statusWords } from "./Icons.tsx";
 import { gridKeys, Mark } from "./Mark.tsx";
 import { Trouble } from "./Trouble.tsx";
+
+/** As it is called; the only rank of a run has no name. */
+const nameOf = (rank: Rank): string => (rank === null ? "–" : t("place.rank", { rank }));
 
 export function RankGrid({ session, overview }: { session: Session; overview: Overview }): JSX.Element {
   const steps = [...new Set(overview.places.map((place) => place.step))];
@@ -43,11 +46,11 @@ export function RankGrid({ session, overview }: { session: Session; overview: Ov
         : answer.layers.length === 0 ? <p class="waiting">{t("ranks.none")}</p> : (
         <section class="grid">
           <table>
-            <thead><tr><td />{answer.ranks.map((rank) => <th key={rank} scope="col"><span>{t("place.rank", { rank })}</span></th>)}</tr></thead>
+            <thead><tr><td />{answer.ranks.map((rank) => <th key={String(rank)} scope="col"><span>{nameOf(rank)}</span></th>)}</tr></thead>
             <tbody>{answer.layers.map((layer, row) => (
               <tr key={layer}><th scope="row">{layer}</th>{answer.ranks.map((rank, column) => {
                 const status = answer.worst[column]?.[row] ?? 0;
-                return <td key={rank}>{status > 0 && <Mark status={status} row={row} place={answer.places[column] ?? -1} words={`${layer}, ${t("place.rank", { rank })}: ${statusWords(status)}`} />}</td>;
+                return <td key={String(rank)}>{status > 0 && <Mark status={status} row={row} place={answer.places[column] ?? -1} words={`${layer}, ${nameOf(rank)}: ${statusWords(status)}`} />}</td>;
               })}</tr>))}</tbody>
           </table>
         </section>

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { Curve, Figure, Overview } from "../data/protocol.ts";
+import type { CurveAnswer, Figure, Overview } from "../data/protocol.ts";
 import { long, short } from "../model/figures.ts";
 import { axisOf, brokenOf, pathOf, pointsOf, stepAt, stepShare } from "../model/curve.ts";
 import type { Axis } from "../model/curve.ts";
@@ -49,11 +49,11 @@ function wordsOf(line: Line): string {
   return line === "candidate" || line === "reference" ? t(line) : t(`steps.${line}`);
 }
 
-function hasAllowed(curve: Curve): boolean {
+function hasAllowed(curve: CurveAnswer): boolean {
   return curve.allowed.some((value) => value !== null);
 }
 
-function Chart({ session, curve, width, isPair }: { session: Session; curve: Curve; width: number; isPair: boolean }): JSX.Element {
+function Chart({ session, curve, width, isPair }: { session: Session; curve: CurveAnswer; width: number; isPair: boolean }): JSX.Element {
   const [over, setOver] = useState(-1);
   const inner = width - LEFT - 8;
   const x = (index: number): number => LEFT + inner * stepShare(curve.steps, index);
@@ -99,7 +99,7 @@ function Chart({ session, curve, width, isPair }: { session: Session; curve: Cur
   );
 }
 
-function stepWords(curve: Curve, index: number, isPair: boolean): string {
+function stepWords(curve: CurveAnswer, index: number, isPair: boolean): string {
   const words = [`${t("steps.step")} ${curve.steps[index]}: ${long(curve.candidate[index]) || "–"}`];
   if (!isPair) return words[0]!;
   words[0] += ` ↔ ${long(curve.reference[index]) || "–"}`;
@@ -109,7 +109,7 @@ function stepWords(curve: Curve, index: number, isPair: boolean): string {
 }
 
 interface PanelProps {
-  curve: Curve;
+  curve: CurveAnswer;
   axis: Axis;
   top: number;
   tall: number;

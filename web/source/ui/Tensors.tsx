@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { Figure, NodeAnswer, Overview, TensorRow, TensorSide } from "../data/protocol.ts";
+import type { Figure, NodeAnswer, Overview, TensorAnswer, TensorSide } from "../data/protocol.ts";
 import { full, long, short, times, timesOf } from "../model/figures.ts";
 import { FLAG, SEVERITY, STATUSES } from "../model/place.ts";
 import { STATISTICS } from "../model/tsv.ts";
@@ -18,7 +18,7 @@ export function Tensors({ session, overview, node }: { session: Session; overvie
   const [worstFirst, setWorstFirst] = useState(false);
   // Infinities that a mask puts in, or that the call masks away, are no mistake, and do not shout like one.
   const isMasked = !((session.place?.flags[session.selected] ?? 0) & (FLAG.notFinite | FLAG.bornNotFinite));
-  const block = (row: TensorRow): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} isAlone={node.side !== 0} isMasked={isMasked} />;
+  const block = (row: TensorAnswer): JSX.Element => <Tensor key={`${node.name}/${row.slot}`} session={session} overview={overview} row={row} isAlone={node.side !== 0} isMasked={isMasked} />;
   const sorted = [...node.tensors].sort((a, b) => SEVERITY[b.status] - SEVERITY[a.status] || (b.relative ?? 0) - (a.relative ?? 0));
   return (
     <div class="tensors">
@@ -36,7 +36,7 @@ export function Tensors({ session, overview, node }: { session: Session; overvie
 interface TensorProps {
   session: Session;
   overview: Overview;
-  row: TensorRow;
+  row: TensorAnswer;
   isAlone: boolean;
   isMasked: boolean;
 }
@@ -62,7 +62,7 @@ function Tensor({ session, overview, row, isAlone, isMasked }: TensorProps): JSX
 }
 
 /** dtype, shape and strides: once where both sides agree, both where they do not. */
-function Form({ candidate, reference, isPair, isAlone, isMasked }: Pick<TensorRow, "candidate" | "reference"> & { isPair: boolean; isAlone: boolean; isMasked: boolean }): JSX.Element {
+function Form({ candidate, reference, isPair, isAlone, isMasked }: Pick<TensorAnswer, "candidate" | "reference"> & { isPair: boolean; isAlone: boolean; isMasked: boolean }): JSX.Element {
   const one = (side: TensorSide | null, part: "dtype" | "shape" | "strides"): string => {
     const value = side?.[part];
     if (value === null || value === undefined) return "";
@@ -98,7 +98,7 @@ function Values({ candidate, reference, isPair }: { candidate: TensorSide | null
   return <span class="value mono other">{candidate?.value ?? "–"} ↔ {reference?.value ?? "–"}</span>;
 }
 
-function Numbers({ row, isPair, isMasked }: { row: TensorRow; isPair: boolean; isMasked: boolean }): JSX.Element {
+function Numbers({ row, isPair, isMasked }: { row: TensorAnswer; isPair: boolean; isMasked: boolean }): JSX.Element {
   const sides = isPair ? (["candidate", "reference"] as const) : (["candidate"] as const);
   const differ = row.differences && row.candidate && row.reference && row.status !== 1;
   return (
@@ -112,7 +112,7 @@ function Numbers({ row, isPair, isMasked }: { row: TensorRow; isPair: boolean; i
         {isPair && differ && (
           <tr class="difference"><th scope="row">{t("difference")}</th>
             {STATISTICS.map((statistic) => {
-              const [value, share] = row.differences?.[statistic] ?? [null, null];
+              const [value, share] = row.differences[statistic] ?? [null, null];
               const inSize = typeof share === "number" ? t("difference.share", { value: short(share) }) : "";
               return <Number_ key={statistic} value={value} text={typeof value === "string" ? long(value) : short(value)} more={inSize} />;
             })}</tr>
@@ -123,7 +123,7 @@ function Numbers({ row, isPair, isMasked }: { row: TensorRow; isPair: boolean; i
 }
 
 /** The two measures that the page has for a difference: relative to the tensor's size, and in tolerances. */
-function Size({ row }: { row: TensorRow }): JSX.Element {
+function Size({ row }: { row: TensorAnswer }): JSX.Element {
   const ratio = timesOf(row.relative, row.allowed);
   return (
     <span class="units" title={row.group === "output" ? `${t("column.output_difference.long")}\n${limitWords(ratio, row.relative, row.allowed)}` : t("column.input_difference.long")}>

@@ -6,7 +6,7 @@ import { t } from "../texts/index.ts";
 import type { Key } from "../texts/index.ts";
 
 const TITLES: Record<string, Key> = {
-  gone: "trouble.gone", absent: "trouble.absent", broken: "trouble.broken", order: "trouble.order",
+  gone: "trouble.gone", absent: "trouble.absent", broken: "trouble.broken", order: "trouble.order", format: "trouble.format",
   "400": "trouble.question", "403": "trouble.token", "404": "trouble.missing", "409": "trouble.changed", "500": "trouble.server",
 };
 

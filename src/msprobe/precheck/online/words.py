@@ -23,6 +23,7 @@ TAKE, MORE, SKIP, DENY, DONE = b"TAKE", b"MORE", b"SKIP", b"DENY", b"DONE"
 #: A frame without content says that this rank sends no more.
 FAREWELL = frames.HEAD.pack(b"BYE!", 0, 0, 0)
 _MOST_REASON_BYTES = 500
+_PIECE_BYTES = 1 << 20
 
 
 def word_with_reason(word: bytes, reason: str) -> bytes:
@@ -52,10 +53,11 @@ def keep_alive(connection: socket.socket) -> None:
 
 def read_exactly(connection: socket.socket, length: int) -> bytearray:
     """The next ``length`` bytes; memory is taken as they come, so that a length alone takes none."""
-    received = bytearray()
+    received, piece = bytearray(), memoryview(bytearray(min(length, _PIECE_BYTES)))
     while len(received) < length:
-        piece = connection.recv(min(length - len(received), 1 << 20))
-        if not piece:
+        # Into the same memory: TLS gives 16 KiB at a time, whatever is asked for.
+        count = connection.recv_into(piece, min(length - len(received), len(piece)))
+        if not count:
             raise EOFError(said("bytes-received", len(received), length))
-        received += piece
+        received += piece[:count]
     return received
