@@ -258,8 +258,12 @@ def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float
     """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
 
     Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
-    next to nothing; so a few such weights say nothing, but most of them do.
+    next to nothing; so a few such weights say nothing, but most of them do. What is not trained, and calls write to, as
+    to an average of weights, is as far apart as these calls make it.
     """
+    judged = list(judged)
+    written = before.written | written_in(judged)
+    has_calls = any(call.event.parts.kind == "api" for call in judged)
     most = 0.0
     names: set[str] = set()
     after_rounding: set[str] = set()
@@ -276,7 +280,9 @@ def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float
             ):
                 clear = effect.is_clear_weight(difference, rounding)
                 if name not in before.gradients:
-                    most = max(most, math.inf if clear else difference.delta)
+                    is_state = difference.left.get("requires_grad") is False
+                    is_state &= pair_of(difference) in written or not has_calls
+                    most = max(most, math.inf if clear and not is_state else difference.delta)
                 elif clear and effect.exceeds_gradient(difference, before.gradients[name]):
                     after_rounding.add(name)
     if 2 * len(after_rounding) > len(names):
