@@ -250,13 +250,17 @@ def _with_what_is_behind(suspects: Sequence[Suspect], results: Sequence[Compared
     # No call is beyond what rounding and its inputs may do: where a first difference is known before which all agrees,
     # it comes of that.
     furthest = max(results, key=lambda result: result.reach.size).beyond
+    # What moved weights was not recorded, and nothing that was explains them.
+    moved_otherwise = any(result.reach.moved_otherwise for result in results)
     first = next((suspect for suspect in suspects if suspect.begins), None)
     rest = [suspect for suspect in suspects if suspect is not first]
     led = [_leads_to(first, furthest)] if first is not None else []
     # What is done otherwise is a fact, behind other kernels as well.
     facts = [suspect for suspect in rest if _is_exact(suspect)]
     rest = [suspect for suspect in rest if not _is_exact(suspect)]
-    every = [*led, *doubts, *facts, *([furthest] if furthest is not None else []), *rest]
+    moved = [suspect for suspect in rest if moved_otherwise and suspect.finding.kind == "weights"]
+    rest = [suspect for suspect in rest if suspect not in moved]
+    every = [*led, *doubts, *facts, *moved, *([furthest] if furthest is not None else []), *rest]
     return [replace(every[0], clear=True, decisive=True), *every[1:]] if every else []
 
 
