@@ -119,3 +119,17 @@ def test_another_argument_is_named(
     verdict = compare_behind_device(tmp_path, lambda: wrong(precision), lambda: right(precision))
     assert verdict.status in ("diverged", "harmless")
     assert (verdict.findings[0].kind, verdict.findings[0].where) == ("argument", where), verdict.findings
+
+
+@pytest.mark.parametrize("precision", ["float32", "autocast"])
+def test_where_modules_alone_were_recorded(tmp_path: Path, precision: str) -> None:
+    """Of the loss nothing is recorded: what comes back from it may be what is left of anything."""
+    asked = {"steps": 2, "level": "L0"}
+    healthy = compare_behind_device(
+        tmp_path / "healthy", lambda: certain(precision), lambda: certain(precision), **asked
+    )
+    assert healthy.status == "agree", healthy.findings
+    verdict = compare_behind_device(
+        tmp_path / "wrong", lambda: certain(precision, factor=41.0), lambda: certain(precision), **asked
+    )
+    assert (verdict.status, verdict.findings[0].name) == ("diverged", "computed-beyond-all-before"), verdict.findings
