@@ -149,7 +149,7 @@ def _compare_timelines(
     reach = replace(
         reach,
         untouched=scene.untouched,
-        explained=_is_explained(scene, task.before),
+        explained=_is_explained(scene, task.before) and not reach.moved_otherwise,
         # Where nothing was written, what earlier steps wrote is still there.
         written=written_in(scene.judged.values()) or task.before.written,
     )

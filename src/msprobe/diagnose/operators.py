@@ -155,8 +155,18 @@ SAME_ORDER = ELEMENTWISE | frozenset("softmax log_softmax matmul clamp leaky_rel
 SAME_ELEMENTS = frozenset("reshape to contiguous squeeze unsqueeze flatten identity".split())
 #: What composed layers of MindSpore begin with.
 LAYERS_BEGIN = frozenset("matmul conv1d conv2d conv3d".split())
+#: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
+COMPARES_ELEMENTS = frozenset(
+    """
+    relu relu6 leaky_relu prelu rrelu threshold abs clamp clamp_min clamp_max maximum minimum fmax fmin max min amax
+    amin aminmax cummax cummin median nanmedian kthvalue sort topk msort scatter_reduce index_reduce segment_reduce
+    max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d
+    fractional_max_pool3d hardtanh hardsigmoid hardswish hardshrink softshrink l1_loss margin_ranking_loss
+    hinge_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss cosine_embedding_loss
+    """.split()
+)
 #: All that a layer may be named after.
-KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | frozenset(("linear",))
+KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | COMPARES_ELEMENTS | frozenset(("linear",))
 _BY_LAYER = {word.replace("_", ""): word for word in KNOWN}
 _RANKS = re.compile(r"[123]d$")
 
@@ -176,21 +186,15 @@ def operator_of_layer(layer: str) -> str:
 EXPONENTS = frozenset(
     """
     softmax log_softmax softmin exp exp2 expm1 sin cos tan sigmoid logsumexp cross_entropy nll_loss pow rpow
-    binary_cross_entropy_with_logits
+    binary_cross_entropy_with_logits ctc_loss
     """.split()
 )
+#: Losses that are a difference of logarithms, and whose gradient is one of a probability and 1 where the label is.
+LESS_LABELS = frozenset("cross_entropy binary_cross_entropy_with_logits".split())
+#: They add logarithms up along the first axis of their first argument, and give exponents of these sums.
+ALONG_PATHS = frozenset(("ctc_loss",))
 #: All elements that they take are in what they give; besides products.
 TAKE_ALL_ELEMENTS = CENTRING | {"rms_norm", "embedding"}
-#: Their gradient goes where a comparison of elements says: where elements change sides, all of it.
-COMPARES_ELEMENTS = frozenset(
-    """
-    relu relu6 leaky_relu prelu rrelu threshold abs clamp clamp_min clamp_max maximum minimum fmax fmin max min amax
-    amin aminmax cummax cummin median nanmedian kthvalue sort topk msort scatter_reduce index_reduce segment_reduce
-    max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d
-    fractional_max_pool3d hardtanh hardsigmoid hardswish hardshrink softshrink l1_loss margin_ranking_loss
-    hinge_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss cosine_embedding_loss
-    """.split()
-)
 #: Each element of their result is made of all elements up to it.
 RUNNING = frozenset("cumsum cumprod logcumsumexp".split())
 #: Their arguments and their result are in one unit.

@@ -44,7 +44,8 @@ class Reach:
     furthest apart, in words. ``at_start``: what the step before has left, weights and states; None where weights were
     not recorded. ``untouched``: nothing differs at all, in this step and those before it. ``explained``: rows explain
     all that differs, in this step and those before it. ``written``: what differs in the tensors that calls wrote to,
-    as :func:`pair_of` knows it: the next step may take it from there.
+    as :func:`pair_of` knows it: the next step may take it from there. ``unseen``: the parameters that have a gradient,
+    and that nothing which was recorded moves; ``moved_otherwise``: most of those of the step before were.
     """
 
     size: float = 0.0
@@ -56,6 +57,8 @@ class Reach:
     untouched: bool = True
     explained: bool = False
     written: frozenset[Hashable] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    moved_otherwise: bool = False
 
 
 def pair_of(difference: Difference) -> Hashable | None:
@@ -103,6 +106,7 @@ def reach_of(
     chosen: set[str] = set()
     nothing: set[str] = set()
     steps = False
+    stepped: set[str] = set()
     measured = 0.0
     for call in judged.values():
         if call.event.direction == "gradient":
@@ -126,6 +130,7 @@ def reach_of(
                 apart[name] = max(apart.get(name, 0.0), difference.delta)
         elif call.event.parts.kind == "optimizer":
             steps = True
+            stepped.update(optimizer.parameters_of(call.event))
             at_optimizer += _optimizer_differences(call, pairing, comparer, before.vanishing, apart)
             for name, fields in optimizer.parameters_of(call.partner).items():
                 if is_tensor(fields.get("grad")):
@@ -182,7 +187,8 @@ def reach_of(
     # Between two frameworks no optimizer leaves the same weights: see msprobe.diagnose.origin.movements.
     crossed = comparer.crossing and comparer.follows
     reached.append((state_difference, "states that modules keep"))
-    weight_difference = 0.0 if crossed else _weights_difference(judged.values(), before, unit)
+    weight_difference, moved_otherwise = (0.0, False) if crossed else _weights_difference(judged.values(), before, unit)
+    has_calls = any(call.event.parts.kind == "api" for call in judged.values())
     reached.append((weight_difference, "weights"))
     known = any(call.event.direction == "forward" and call.event.parameters() for call in judged.values())
     size, what = max(reached, key=lambda pair: pair[0])
@@ -193,6 +199,8 @@ def reach_of(
         carried,
         what,
         max(weight_difference, state_difference) if known and not comparer.crossing else None,
+        unseen=frozenset() if has_calls else frozenset(sizes.keys() - stepped),
+        moved_otherwise=moved_otherwise,
     )
 
 
@@ -254,12 +262,17 @@ def _gradient_by_rows(comparer: Comparer, mine: Mapping[str, Any], theirs: Mappi
     return comparer.rows.between(left, right) if is_tensor(left) and is_tensor(right) else 0.0
 
 
-def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float) -> float:
-    """Parameters that differ in the forward pass. ``rounding``: the unit that the run computes in.
+def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float) -> tuple[float, bool]:
+    """Parameters that differ in the forward pass, and whether most of those that moved unseen do. ``rounding``: the
+    unit that the run computes in.
 
     Where gradients are apart by rounding, an optimizer that divides by their size makes anything of those that are
-    next to nothing; so a few such weights say nothing, but most of them do.
+    next to nothing; so a few such weights say nothing, but most of them do. What is not trained, and calls write to, as
+    to an average of weights, is as far apart as these calls make it.
     """
+    judged = list(judged)
+    written = before.written | written_in(judged)
+    has_calls = any(call.event.parts.kind == "api" for call in judged)
     most = 0.0
     names: set[str] = set()
     after_rounding: set[str] = set()
@@ -276,12 +289,13 @@ def _weights_difference(judged: Iterable[Judged], before: Reach, rounding: float
             ):
                 clear = effect.is_clear_weight(difference, rounding)
                 if name not in before.gradients:
-                    most = max(most, math.inf if clear else difference.delta)
+                    is_state = difference.left.get("requires_grad") is False
+                    is_state &= pair_of(difference) in written or not has_calls
+                    most = max(most, math.inf if clear and not is_state else difference.delta)
                 elif clear and effect.exceeds_gradient(difference, before.gradients[name]):
                     after_rounding.add(name)
-    if 2 * len(after_rounding) > len(names):
-        return math.inf
-    return most
+    moved_otherwise = 2 * len(after_rounding & before.unseen) > len(before.unseen) > 0
+    return math.inf if moved_otherwise or 2 * len(after_rounding) > len(names) else most, moved_otherwise
 
 
 def results_difference(

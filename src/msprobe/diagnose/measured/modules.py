@@ -261,9 +261,10 @@ def _result(
     is_product = operator in scales.PRODUCTS
     cancelled = 1.0 if is_product else _CANCELLED[direction]
     given = cancelled * scope.apart
-    if direction == "backward" and deviation.zeros and operator not in _CHOOSE_NOTHING:
-        # Some elements were not chosen (a maximum, a limit at zero). Of those about the boundary a share as large as
-        # they are apart changes sides, whose gradients differ by all they are.
+    chooses = (deviation.zeros and operator not in _CHOOSE_NOTHING) or operator in operators.COMPARES_ELEMENTS
+    if direction == "backward" and chooses:
+        # Some elements were not chosen (a maximum, a limit at zero), or get another slope. Of those about the boundary
+        # a share as large as they are apart changes sides, whose gradients differ by all they are.
         given = math.hypot(given, math.sqrt(min(scope.apart, 1.0)))
     distance = coherent = 0.0
     # Behind a norm that takes no notice of it, much of a product cancels out.

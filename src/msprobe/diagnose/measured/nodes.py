@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.measured import scales
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
@@ -21,6 +22,7 @@ from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
+from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.judge import is_of_another_node
@@ -29,6 +31,10 @@ from msprobe.diagnose.tolerance.units import common_unit
 #: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
 #: many that has no mean: the inverse of a chi-square to the power of two has none up to 4.
 _FEW = 8
+#: What is apart by more than this share of its norm is not one tensor with an error: norms follow no error.
+_LEFT_OVER = 0.5
+#: Statistics of half types are rounded to these.
+_OTHER_NORM = 0.01
 #: They put elements elsewhere, and where depends on the shape of what they are given.
 _MOVES = operators.MOVES - operators.RESHAPES - operators.STORED_OTHERWISE
 
@@ -80,7 +86,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     if not has_calls:
         yield from module_nodes(pairing, run_unit, crossing)
     made, gradients = Made(table), GradientsHandedOn(table, pairing)
-    numbers = {} if is_alone else numbers_of_exchanges(pairing)
+    exchanged = {} if is_alone else numbers_of_exchanges(pairing)
+    behind_norms = _gradients_of_batch_norms(calls)
     for call in calls.values():
         if call.event.direction == "gradient":
             # Where all rows are the same, they explain no difference that is recorded.
@@ -95,10 +102,10 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
-        if call.event in numbers:
-            node = node_of_exchange(table, call.inputs, call.outputs, call.event, numbers[call.event])
+        if call.event in exchanged:
+            node = node_of_exchange(table, call.inputs, call.outputs, call.event, exchanged[call.event])
         else:
-            node = _node(pairing, calls, table, call)
+            node = _node(pairing, calls, table, call, behind_norms)
             if not is_alone and exchanges(pairing, call.event):
                 node = replace(node, excused="ranks")
         node = replace(node, from_outside=made.is_new_in(call.inputs))
@@ -171,15 +178,27 @@ def _members(table: DeviationTable, event: Event, partner: Event) -> dict[str, _
     return members_found
 
 
-def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call) -> Node:
+def _gradients_of_batch_norms(calls: Mapping[Event, _Call]) -> frozenset[int]:
+    """The places of gradients from which a mean over the rows was taken, that is rounded once for all of them."""
+    return frozenset(
+        place
+        for event, call in calls.items()
+        if event.direction == "backward" and operation(event.stem) in operators.AVERAGING
+        for place in call.outputs.places
+    )
+
+
+def _node(
+    pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call, behind_norms: frozenset[int]
+) -> Node:
     event = call.event
     name = name_of_member(operation(event.stem))
     if not call.members:
         whole = _Member(OneCall.of(event), OneCall.of(call.partner), call.inputs, call.outputs)
-        return _node_of(pairing, calls, table, call, whole, name)
+        return _node_of(pairing, calls, table, call, whole, name, behind_norms)
     nodes_found: list[Node] = []
     for slot, member in call.members.items():
-        node = _node_of(pairing, calls, table, call, member, name)
+        node = _node_of(pairing, calls, table, call, member, name, behind_norms)
         nodes_found.append(replace(node, results=tuple(replace(result, slot=slot) for result in node.results)))
     return replace(
         nodes_found[0],
@@ -190,7 +209,13 @@ def _node(pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable,
 
 
 def _node_of(
-    pairing: Pairing, calls: Mapping[Event, _Call], table: DeviationTable, call: _Call, member: _Member, name: str
+    pairing: Pairing,
+    calls: Mapping[Event, _Call],
+    table: DeviationTable,
+    call: _Call,
+    member: _Member,
+    name: str,
+    behind_norms: frozenset[int],
 ) -> Node:
     event, inputs, outputs = call.event, member.inputs, member.outputs
     direction = "backward" if event.direction == "backward" else "forward"
@@ -238,13 +263,16 @@ def _node_of(
         deviation = table.of(place)
         if deviation.kind == "unknown":
             excused = excused if excused not in ("", "random") else "results"
-        elif direction == "backward" and scales.is_of_several_uses(name, deviation, floating, _place_of(slot)):
+        elif direction == "backward" and (
+            scales.is_of_several_uses(name, deviation, floating, _place_of(slot)) or _is_summed(event, slot)
+        ):
             excused = excused or "several uses"
         elif deviation.kind == "exact":
             results.append(MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, deviation.count, False))
         else:
-            # In half types each element is rounded by itself, and that is more than what rows share.
-            over_rows = unit <= SINGLE and length != rows if direction == "backward" else name in operators.SUMS
+            # In half types each element is rounded by itself, and that is more than what rows share, but for a mean.
+            shares = unit <= SINGLE or not behind_norms.isdisjoint(inputs.places)
+            over_rows = shares and length != rows if direction == "backward" else name in operators.SUMS
             result = None
             try:
                 if direction == "forward":
@@ -254,6 +282,8 @@ def _node_of(
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
                         # Kernels for CPUs add up the losses of all rows in their own type.
                         result = replace(result, units=max(result.units, math.sqrt(rows / 3.0)))
+                    if name in operators.ALONG_PATHS:
+                        result = _along_paths(result, direction, rows if direction == "forward" else length)
                 results.append(replace(result, alone=1) if as_one else result)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
@@ -267,6 +297,19 @@ def _node_of(
     return Node(
         event, name, direction, unit, tuple(results), kind_of(event) or "", excused, False, None, drawn_by, generator
     )
+
+
+def _is_summed(event: Event, slot: str) -> bool:
+    """True if the gradient of an argument is not what the call itself gives for it, though that of another one is, as
+    where the gradient of a gradient reaches it. What a call gives may be arranged otherwise, and has the same norm.
+    """
+    own = [(numel(leaf), known[3]) for leaf in event.own_gradients() if (known := numbers(leaf)) is not None]
+    is_own = {
+        name: any(count == numel(leaf) and abs(known[3] - norm) <= _OTHER_NORM * known[3] for count, norm in own)
+        for name, leaf in (event.outputs() if own else ())
+        if is_tensor(leaf) and (known := numbers(leaf)) is not None
+    }
+    return slot in is_own and not is_own[slot] and any(is_own.values())
 
 
 def _is_of_another_shape(member: _Member) -> bool:
@@ -374,10 +417,12 @@ def _result(
     bad = made.kind == "lower" and not bad_input
     if made.kind == "lower" or bad_input:
         return MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
+    # Terms that cancel out leave rounding, whose norm is another one on each side: its distance says all that there is.
+    is_left_over = scale > made.norm and made.distance > _LEFT_OVER * made.norm
     return MeasuredResult(
         slot,
         min(made.distance / scale, ENDLESS) if scale else 0.0,
-        min(made.coherent / scale, ENDLESS) if scale else 0.0,
+        min(made.coherent / scale, ENDLESS) if scale and not is_left_over else 0.0,
         math.sqrt(given),
         math.sqrt(coherent),
         made.count,
@@ -385,6 +430,17 @@ def _result(
         max(1.0, scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)),
         scales.rounded_alone(name, made, floating),
         made.alike,
+    )
+
+
+def _along_paths(result: MeasuredResult, direction: str, axis: int) -> MeasuredResult:
+    """What follows sums of ``axis`` of its arguments: their errors know nothing of each other, and add up as well."""
+    added = math.sqrt(max(axis, 1))
+    return replace(
+        result,
+        units=scales.along_paths(result.units, direction, axis),
+        given=result.given * added,
+        given_coherent=result.given_coherent * added,
     )
 
 

@@ -179,7 +179,8 @@ def _terms(side: OneCall, rows: StoredRows) -> _Terms | None:
     if name in operators.AVERAGES:
         weight = _number(given.get("input.2", given.get("input.weight")), rows)
         end = given.get("input.1", given.get("input.end"))
-        return [(ours, 1.0 - weight), (end, weight)] if weight is not None else None
+        # The difference of both is rounded before it is added: of a weight near 1 the first argument cancels out.
+        return [(ours, 1.0), (ours, -weight), (end, weight)] if weight is not None and is_tensor(end) else None
     is_reflected = side.stem.rpartition(".")[2].startswith("__r")
     if name in operators.ADDS and is_tensor(other):
         alpha = given.get("input.alpha", given.get("input.2"))

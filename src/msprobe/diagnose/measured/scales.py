@@ -16,6 +16,8 @@ from msprobe.diagnose.steps.timeline import Event
 
 #: The root mean square of rounding once, in units: half of the square of ``nodes.ROUNDED_ONCE``, which is of two sides.
 _ROUNDED = 0.2123
+#: The difference of 1 and the largest number below it, in single precision.
+_LEAST_LEFT = 2.0**-24
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | operators.SUMS_TERMS
 _ADDED = operators.SUMS | operators.NORMS
@@ -179,7 +181,26 @@ def units_of_rounding(
                 for argument in given
             ),
         )
+    if is_single and operation in operators.LESS_LABELS and (direction == "forward" or len(given) > 2):
+        units *= _terms_over_difference(result if direction == "forward" else given[-1])
     return units
+
+
+def _terms_over_difference(loss: Deviation) -> float:
+    """How much larger the terms of a loss, and of its gradient, are than what is left of them where a label is likely:
+    that is 1 less its probability ``e**-loss``, by the mean loss; of a loss of nothing, it is what rounding leaves.
+    """
+    mean = loss.norm / math.sqrt(max(loss.count, 1))
+    return 1.0 / max(-math.expm1(-mean), _LEAST_LEFT)
+
+
+def along_paths(units: float, direction: str, axis: int) -> float:
+    """How many units rounding makes of a sum of ``axis`` logarithms, each addition of which rounds, as
+    :func:`units_of_rounding` has it for sums; of an exponent of it as many as the sum is large. ``units``: those of the
+    exponent of one of them.
+    """
+    additions = max(1.0, math.sqrt(axis / 3.0))
+    return additions if direction == "forward" else units * max(axis, 1) * additions
 
 
 def summed(operation: str, direction: str, result: Deviation, given: Sequence[Deviation]) -> float:

@@ -33,7 +33,7 @@ def blame_calls(
         operation(call.stem) in operators.MOVES for call in [*alone, *missing]
     )
     clear = is_measured or moves or tensor.is_another(difference, "lone_calls")
-    entry = _most_informative(alone or missing)
+    entry = most_informative(alone or missing)
     kind: FindingKind = "structure"
     born = next((call for call in alone if _bears_not_finite(call)), None)
     if born is not None and not any(_bears_not_finite(call) for call in missing):
@@ -120,7 +120,7 @@ def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
     )
 
 
-def _most_informative(events: Sequence[Event]) -> Event:
+def most_informative(events: Sequence[Event]) -> Event:
     """The first call that does more than move values; if none does, the first that does anything."""
     for quiet in (operators.MOVES | operators.IDLE, operators.IDLE):
         for event in events:

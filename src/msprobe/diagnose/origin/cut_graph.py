@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating
 from msprobe.diagnose.evidence import Because, because
@@ -28,7 +29,7 @@ class GraphCut:
 
 def find_cut(scene: Scene, event: Event) -> GraphCut | None:
     """What keeps gradients of the candidate from ``event``, a call of its forward pass that the reference has gradients
-    for; None if no result at or behind it lacks them.
+    for; None if no result at or behind it lacks them, or the reference alone makes what has them.
     """
     behind = _first_without(scene, event)
     return _led_back(scene, behind) if behind is not None else None
@@ -90,9 +91,9 @@ def _first_without(scene: Scene, event: Event) -> Event | None:
     return None
 
 
-def _led_back(scene: Scene, event: Event) -> GraphCut:
+def _led_back(scene: Scene, event: Event) -> GraphCut | None:
     """Where the gradient is lost that a result lacks: at ``event``, if it takes anything that requires one, else at a
-    call before it.
+    call before it; None where a call that the reference alone makes gives what requires one.
     """
     seen: set[Event] = set()
     at = event
@@ -108,6 +109,8 @@ def _led_back(scene: Scene, event: Event) -> GraphCut:
         lost = [leaf for slot, leaf in taken if is_floating(leaf) and _requires(slot, theirs)]
         if not lost:
             return GraphCut(at)
+        if any(_is_made_alone(scene, partner, leaf) for slot, leaf in theirs if _lacks(slot, taken)):
+            return None
         makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, at)) is not None and maker not in seen]
         if not makers:
             known = frozen_parameters(scene)
@@ -115,6 +118,21 @@ def _led_back(scene: Scene, event: Event) -> GraphCut:
             return GraphCut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
         at = makers[0]
     return GraphCut(event)
+
+
+def _is_made_alone(scene: Scene, partner: Event, leaf: Any) -> bool:
+    """True if what a call of the reference takes requires a gradient, and comes from a call that the reference alone
+    makes.
+    """
+    if not (is_floating(leaf) and leaf.get("requires_grad") is True):
+        return False
+    maker = scene.other_makers.of(leaf, partner)
+    return maker is not None and maker not in scene.pairing.back
+
+
+def _lacks(slot: str, slots: Sequence[Slot]) -> bool:
+    """True if what stands in this slot requires no gradient."""
+    return any(is_floating(leaf) and leaf.get("requires_grad") is False for name, leaf in slots if name == slot)
 
 
 def _requires(slot: str, slots: Sequence[Slot]) -> bool:

@@ -233,7 +233,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
             continue
         if operation(event.stem) in _WITHOUT_GRADIENT:
             continue
-        if not scene.comparer.crossing and not _is_thrown_away(forward, twin):
+        if not scene.comparer.crossing and not _is_thrown_away(scene, forward, twin):
             continue
         cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
         text = said("gradient-extra", forward.name)
@@ -247,10 +247,13 @@ def _say_lost_in_reference(scene: Scene) -> None:
         return
 
 
-def _is_thrown_away(forward: Event, twin: Event) -> bool:
-    """True if two calls, of which one alone got a gradient, both give what requires one."""
+def _is_thrown_away(scene: Scene, forward: Event, twin: Event) -> bool:
+    """True if two calls, of which one alone got a gradient, both give what requires one; two passes of a module, where
+    no calls were recorded.
+    """
     results = [leaf for event in (forward, twin) for _, leaf in event.outputs() if is_floating(leaf)]
-    return not forward.is_module and bool(results) and all(leaf.get("requires_grad") is True for leaf in results)
+    is_asked = not forward.is_module or not scene.has_calls
+    return is_asked and bool(results) and all(leaf.get("requires_grad") is True for leaf in results)
 
 
 def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:

@@ -22,7 +22,7 @@ from msprobe.diagnose.origin.gradients_taken import blame_gradient_on_its_way
 from msprobe.diagnose.origin.held import held_tensor
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.weight import blame_weight, look_at_weight, parameters_taken
+from msprobe.diagnose.origin.weight import blame_weight, is_written_in_step, look_at_weight, parameters_taken
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
@@ -50,7 +50,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if event.is_module and difference.slot.startswith(("parameters", "buffers")):
         # What looks like it is made of it: a view.
-        from_outside(scene, judged, difference)
+        if not is_written_in_step(scene, judged, difference):
+            from_outside(scene, judged, difference)
         return
     maker = scene.makers.of(difference.left, event)
     other = scene.other_makers.of(difference.right, judged.partner)

@@ -16,7 +16,7 @@ from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.effect.reach import pair_of
 from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
-from msprobe.diagnose.measured.node import MeasuredResult, Node
+from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.origin.calls_alone import blame_calls
 from msprobe.diagnose.origin.gradients_taken import name_gradient_at_optimizer, name_gradient_on_its_way
 from msprobe.diagnose.origin.ledger import Suspect
@@ -25,6 +25,7 @@ from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.steps.unwritten import reads_unwritten
+from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 
@@ -102,7 +103,8 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
     if judged is None or worst.is_bad:
         return  # what is not finite is a fact, which stands already
     if unexplained.node.is_taken:
-        _name_taken(scene, judged, worst)
+        if not _may_be_of_small_loss(scene, unexplained, worst):
+            _name_taken(scene, judged, worst)
         return
     if unexplained.node.hands_on and judged.event.parts.kind == "optimizer":
         name_gradient_at_optimizer(scene, judged, worst.slot, worst.distance)
@@ -119,6 +121,15 @@ def _name(scene: Scene, unexplained: Unexplained) -> None:
         return
     # Other random numbers are a fact; their effect says whether they matter.
     blame_result(scene, _by_rows(scene, judged, unexplained, worst), matters=not unexplained.node.excused)
+
+
+def _may_be_of_small_loss(scene: Scene, unexplained: Unexplained, worst: MeasuredResult) -> bool:
+    """True for what comes back into the model in single precision, and is apart by no more than gradients may be: where
+    the loss is next to nothing, so is what is left of its terms, and neither was recorded.
+    """
+    node = unexplained.node
+    from_loss = node.direction == "backward" and node.event.parent is None and node.unit <= SINGLE
+    return from_loss and worst.distance <= effect.step_limit(scene.judged.values())
 
 
 def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:

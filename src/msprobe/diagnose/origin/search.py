@@ -21,6 +21,7 @@ from msprobe.diagnose.origin.gradients import look_for_missing_gradients
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.leftovers import look_for_leftovers
+from msprobe.diagnose.origin.lone_gradients import look_for_lone_gradients
 from msprobe.diagnose.origin.movements import look_at_movements
 from msprobe.diagnose.origin.optimizer_step import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.origin.recomputed import look_for_changed_recomputation
@@ -74,6 +75,8 @@ AFTER: tuple[Pass, ...] = (
     look_for_lone_steps,
     # Calls of one side, where values were not recorded.
     look_for_lone_calls,
+    # Calls of one side that give nothing else, and have a gradient.
+    look_for_lone_gradients,
     # Whole numbers in a type that cannot hold them, on one side.
     look_for_rounded_numbers,
     # A token that rounding chose otherwise.

@@ -27,7 +27,7 @@ def look_for_lone_calls(scene: Scene) -> None:
     quiet = operators.IDLE | operators.MOVES if scene.comparer.crossing else operators.IDLE
     for events, paired, message in sides:
         forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
-        for row in _rows(forward):
+        for row in rows_of_calls(forward):
             informative = next((event for event in row if operation(event.stem) not in quiet), None)
             if informative is None:
                 continue
@@ -46,7 +46,7 @@ def _is_around(event: Event, paired: Container[Event]) -> bool:
     return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
 
 
-def _rows(events: Sequence[Event]) -> Iterator[list[Event]]:
+def rows_of_calls(events: Sequence[Event]) -> Iterator[list[Event]]:
     """The events that stand in a row in the same module pass; what runs in a module of one side is reported with it."""
     row: list[Event] = []
     alone = set(events)

@@ -28,6 +28,17 @@ def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list
     return sorted(every, key=lambda name: (not (name in here and name in there), not name.startswith(own)))
 
 
+def is_written_in_step(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """True if a call of this step wrote to what a module keeps, on both sides: a target network, an average of weights,
+    a step of another optimizer. How far that is apart is asked of the call.
+    """
+    maker = scene.makers.of(difference.left, judged.event)
+    other = scene.other_makers.of(difference.right, judged.partner)
+    if maker is None or other is None or scene.pairing.partner.get(maker) is not other:
+        return False
+    return maker.parts.kind == "optimizer" or writes_in_place(maker.stem)
+
+
 def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: Sequence[str]) -> None:
     """A call takes a parameter, and it is not the same: does that parameter differ, or is it another one?"""
     known = scene.equal_weights
@@ -83,7 +94,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     measured = scene.comparer.measured_inputs(judged.partner.name)
     source: tensor.DifferenceSource = "stored" if scene.first_step else "step_before"
     clear = tensor.is_another(difference, source, measured, by_rows=scene.by_rows_apart(difference))
-    clear &= name not in scene.before.apart
+    clear &= name not in scene.before.apart and not _is_averaged_unseen(scene, difference)
     scene.say(
         ("weight", name),
         judged,
@@ -95,6 +106,14 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         facts=(NamedFact("parameter", name), SeenFact(difference, bound=scene.first_step)),
         difference=difference,
     )
+
+
+def _is_averaged_unseen(scene: Scene, difference: Difference) -> bool:
+    """True if what is not trained may be made of weights whose gradients were as far apart, by calls that were not
+    recorded: an average of them.
+    """
+    is_trained = not is_tensor(difference.left) or difference.left.get("requires_grad") is not False
+    return not (is_trained or scene.has_calls) and difference.delta <= max(scene.before.apart.values(), default=0.0)
 
 
 def _other_name(scene: Scene, judged: Judged, difference: Difference) -> str | None:

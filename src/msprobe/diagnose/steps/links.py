@@ -14,8 +14,9 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
-#: Recomputation takes what the forward pass made, and the optimizer what was made before it.
-_HANDED_ON = frozenset((("recompute", "forward"), ("optimizer", "forward")))
+#: Recomputation takes what the forward pass made, the optimizer what was made before it, and a forward pass behind it
+#: the weights that it made.
+_HANDED_ON = frozenset((("recompute", "forward"), ("optimizer", "forward"), ("forward", "optimizer")))
 
 
 def is_unset(event: Event) -> bool:

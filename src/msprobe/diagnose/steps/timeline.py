@@ -136,6 +136,14 @@ class Event:
             self._outputs = self._read_outputs()
         return self._outputs
 
+    def own_gradients(self) -> list[dict[str, Any]]:
+        """What a backward call itself gave, where that is recorded beside the gradients of its arguments."""
+        if self.direction != "backward" or "input_grads" not in self.record:
+            return []
+        slots: list[Slot] = []
+        flatten("output", self.record.get("output"), slots)
+        return [leaf for _, leaf in slots if is_tensor(leaf)]
+
     def call(self, path: str, outputs: list[Slot] | None = None, parameters: list[Slot] | None = None) -> None:
         """Give it another module's path, and other names to what comes out, or to its parameters and buffers. ``name``
         and ``stem``, by which the dump knows it, stay.

@@ -12,7 +12,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
-from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.differences.records import fingerprint, numbers
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
 
 #: So many writes are remembered whose result was not taken yet, and so many views lead to one tensor.
@@ -78,8 +78,9 @@ def _written_to(write: Event, made: dict[Hashable, Event]) -> list[dict[str, Any
         if maker is None or operation(maker.stem) not in operators.MAY_VIEW:
             break
         leaf = next((leaf_of_call for _, leaf_of_call in maker.inputs()), None)
-    returned = {fingerprint(leaf_of_call) for _, leaf_of_call in write.outputs()} - {None}
-    return written[1:] if returned else written
+    # Of a constant nothing says who made it; it is returned all the same.
+    is_returned = any(is_tensor(leaf_of_call) for _, leaf_of_call in write.outputs())
+    return written[1:] if is_returned else written
 
 
 def _attach(leaf: dict[str, Any], writes: list[tuple[Event, list[dict[str, Any]]]]) -> None:
@@ -87,7 +88,7 @@ def _attach(leaf: dict[str, Any], writes: list[tuple[Event, list[dict[str, Any]]
     for place in range(len(writes) - 1, -1, -1):
         write, written = writes[place]
         for before in written:
-            if _are_of_a_kind(before, leaf):
+            if _are_of_a_kind(before, leaf) and _may_put(write, before, leaf):
                 write.arrange([*write.inputs(), (_BEFORE, before)], [*write.outputs(), (_AFTER, leaf)])
                 del writes[place]
                 return
@@ -98,3 +99,23 @@ def _are_of_a_kind(before: dict[str, Any], after: dict[str, Any]) -> bool:
         return False
     # What requires a gradient goes on requiring one.
     return after.get("requires_grad") is True or before.get("requires_grad") is not True
+
+
+def _may_put(write: Event, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """False if a write that puts numbers into a tensor was given none as large, or as small, as those that it has now;
+    one of several tensors of a kind was written to last.
+    """
+    if operation(write.stem) not in operators.MASKS:
+        return True
+    ends = [end for leaf in (before, *(leaf for _, leaf in write.inputs())) for end in _ends(leaf)]
+    reached = _ends(after)
+    return not ends or not reached or (max(reached) <= max(ends) and min(reached) >= min(ends))
+
+
+def _ends(leaf: Any) -> tuple[float, ...]:
+    """The largest and the smallest number of an argument; empty where they are not known."""
+    if is_tensor(leaf):
+        known = numbers(leaf)
+        return known[:2] if known is not None else ()
+    value = leaf.get("value") if isinstance(leaf, dict) else leaf
+    return (float(value),) if isinstance(value, (int, float)) else ()

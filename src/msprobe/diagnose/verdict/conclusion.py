@@ -27,6 +27,8 @@ MOST_FINDINGS = 100
 _MOST_QUIET = 10
 #: Findings that say what is done otherwise, and findings that a result is further off than expected.
 _FACTS = frozenset(("structure", "argument", "dtype", "data", "initial_weights", "mutation"))
+#: Of these, those that are no more than a measure where rounding may make them.
+_STORED = frozenset(("data", "initial_weights"))
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute"))
 
 
@@ -131,6 +133,9 @@ def conclude(
     extent = _extent(results)
     if extent.size > extent.agreeing and all(result.values and not result.interrupted for result in results):
         suspects = _with_what_is_behind(suspects, results)
+    elif all(map(_is_missed, (suspect for suspect in suspects if suspect.clear))):
+        known = any(suspect.clear for suspect in suspects)
+        suspects = [*_doubts_of_left_out(results, clear=known), *suspects]
     if not suspects:
         return "agree", []
     clear = [suspect for suspect in suspects if suspect.clear]
@@ -173,8 +178,8 @@ def in_order_of_weight(suspects: Sequence[Suspect]) -> list[Suspect]:
     clear = sorted((suspect for suspect in suspects if suspect.clear), key=is_rounding)
     # What was done otherwise comes before what came out of it.
     leads = (
-        suspects[0].finding.kind in _FACTS
-        and all(suspect.finding.kind in _MEASURED for suspect in clear)
+        suspects[0].finding.kind in (_FACTS if suspects[0].clear else _FACTS - _STORED)
+        and all(suspect.finding.kind in _MEASURED or _is_missed(suspect) for suspect in clear)
         and not (clear and clear[0].finding.cause == "not_cleared")
     )
 
@@ -245,13 +250,17 @@ def _with_what_is_behind(suspects: Sequence[Suspect], results: Sequence[Compared
     # No call is beyond what rounding and its inputs may do: where a first difference is known before which all agrees,
     # it comes of that.
     furthest = max(results, key=lambda result: result.reach.size).beyond
+    # What moved weights was not recorded, and nothing that was explains them.
+    moved_otherwise = any(result.reach.moved_otherwise for result in results)
     first = next((suspect for suspect in suspects if suspect.begins), None)
     rest = [suspect for suspect in suspects if suspect is not first]
     led = [_leads_to(first, furthest)] if first is not None else []
     # What is done otherwise is a fact, behind other kernels as well.
     facts = [suspect for suspect in rest if _is_exact(suspect)]
     rest = [suspect for suspect in rest if not _is_exact(suspect)]
-    every = [*led, *doubts, *facts, *([furthest] if furthest is not None else []), *rest]
+    moved = [suspect for suspect in rest if moved_otherwise and suspect.finding.kind == "weights"]
+    rest = [suspect for suspect in rest if suspect not in moved]
+    every = [*led, *doubts, *facts, *moved, *([furthest] if furthest is not None else []), *rest]
     return [replace(every[0], clear=True, decisive=True), *every[1:]] if every else []
 
 
@@ -284,17 +293,32 @@ def _is_quiet(suspect: Suspect) -> bool:
 
 
 def _is_left_out(suspect: Suspect) -> bool:
-    """True for calls of one side that compute, where the other has none."""
+    """True for calls of one side that compute, where the other has none, and for those that draw random numbers, where
+    the other's draw none.
+    """
     alone = suspect.finding.fact(OneSide)
-    if suspect.finding.kind != "structure" or alone is None or bool(alone.candidate) == bool(alone.reference):
+    if suspect.finding.kind not in ("structure", "mutation") or alone is None:
         return False
-    names = (operation(read_name(call).stem) for call in (*alone.candidate, *alone.reference))
-    return any(name in operators.ELEMENTWISE - operators.CASTS for name in names)
+    sides = [[operation(read_name(call).stem) for call in side] for side in (alone.candidate, alone.reference)]
+    if all(sides) and suspect.finding.fact(SeenFact) is None:
+        return False  # the same in other calls
+    if all(sides):
+        draws = [any(name in operators.RANDOM for name in side) for side in sides]
+        return draws[0] != draws[1]
+    return any(name in operators.ELEMENTWISE - operators.CASTS for side in sides for name in side)
+
+
+def _doubts_of_left_out(results: Sequence[ComparedRank], clear: bool) -> list[Suspect]:
+    """The doubts that one side leaves out what the other computes: that inputs explain what differs as well makes it no
+    less of a fact.
+    """
+    doubts = across_ranks([replace(result, suspects=result.doubts) for result in results])
+    return [replace(doubt, clear=clear) for doubt in doubts if _is_left_out(doubt)]
 
 
 def _is_missed(suspect: Suspect) -> bool:
-    """True for a gradient that is missed without a cause that is known."""
-    return suspect.finding.kind == "missing_gradient" and suspect.finding.cause is None
+    """True for a gradient that is missed, or of which a share is, without a cause that is known."""
+    return suspect.finding.kind in ("missing_gradient", "parameter_gradient") and suspect.finding.cause is None
 
 
 def is_rounding(suspect: Suspect) -> bool:
