@@ -144,6 +144,9 @@ RANDOM = frozenset(
 #: They drop something at random if they are asked to, and where they take by how much.
 DROPPING = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
 
+#: Fused attention: query, key and value are the first three.
+ATTENTION = frozenset("scaled_dot_product_attention npu_fusion_attention flash_attention_score".split())
+
 #: Names of writes (with the underscore) whose result does not depend on what was there.
 BEGIN = frozenset("zero_ fill_ normal_ uniform_ copy_ resize_".split())
 #: Exchanges between two ranks, not of a whole group.

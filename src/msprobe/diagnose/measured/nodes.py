@@ -250,7 +250,6 @@ def _node_of(
         excused = "few elements"
     results = []
     rows = next(iter(inputs.lengths), 0)
-    power = scales.exponent_of(name, forward)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
     as_one = (
         unit > SINGLE and name in operators.ELEMENTWISE and any(_is_rounded(factor, unit) for factor in inputs.factors)
@@ -278,7 +277,7 @@ def _node_of(
                 if direction == "forward":
                     result = _result_by_arguments(slot, member, deviation, floating, table)
                 if result is None:
-                    result = _result(name, direction, slot, deviation, floating, unit, over_rows, power)
+                    result = _result(name, direction, slot, deviation, floating, unit, over_rows, forward)
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
                         # Kernels for CPUs add up the losses of all rows in their own type.
                         result = replace(result, units=max(result.units, math.sqrt(rows / 3.0)))
@@ -383,21 +382,25 @@ def _result(
     floating: list[Deviation],
     unit: float,
     over_rows: bool,
-    power: float,
+    forward: Event,
 ) -> MeasuredResult:
-    """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``power``: see
-    :func:`msprobe.diagnose.measured.scales.exponent_of`.
+    """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``forward``: the
+    call itself, or the one that it goes back through.
     """
     scale = scales.result_scale(name, direction, made, floating, _place_of(slot))
     bad_input = False
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
     steepest = scales.steepest(name, direction, floating)
+    power, scores = scales.exponent_of(name, forward), scales.scores_of(name, direction, forward, floating)
+    query = 1 if direction == "backward" else 0
     for place, deviation in enumerate(floating):
         if deviation.kind == "lower":
             bad_input = True
             continue
         size = scales.argument_scale(name, direction, place, deviation, made, scale, power)
+        if place in (query, query + 1):
+            size /= scores.steepness
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
@@ -419,6 +422,9 @@ def _result(
         return MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
     # Terms that cancel out leave rounding, whose norm is another one on each side: its distance says all that there is.
     is_left_over = scale > made.norm and made.distance > _LEFT_OVER * made.norm
+    units = scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)
+    if unit <= SINGLE:  # of half types, kernels keep scores in single precision
+        units = max(units, scores.steepness)
     return MeasuredResult(
         slot,
         min(made.distance / scale, ENDLESS) if scale else 0.0,
@@ -427,9 +433,9 @@ def _result(
         math.sqrt(coherent),
         made.count,
         bad,
-        max(1.0, scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)),
-        scales.rounded_alone(name, made, floating),
-        made.alike,
+        max(1.0, units),
+        max(scales.rounded_alone(name, made, floating) // scores.shared, 1),
+        max(made.alike / scores.shared, 1.0),
     )
 
 

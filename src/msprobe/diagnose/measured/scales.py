@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
@@ -98,6 +99,37 @@ def exponent_of(operation: str, forward: Event) -> float:
     if not isinstance(exponent, (int, float)) or isinstance(exponent, bool):
         return 0.0
     return float(exponent) if math.isfinite(exponent) else 0.0
+
+
+class Scores(NamedTuple):
+    """How many times what attention gives is further apart than query and key, at least 1, and how many elements of a
+    row share that.
+    """
+
+    steepness: float = 1.0
+    shared: int = 1
+
+
+_FLAT = Scores()
+
+
+def scores_of(operation: str, direction: str, forward: Event, given: Sequence[Deviation]) -> Scores:
+    """A score of size s, the root mean square of what query and key make if they are unrelated, is apart by s times as
+    much as these. Softmax of such scores is settled in all rows but one of s, where two keys are near to each other:
+    over all rows the root of s remains. Gradients come from these rows alone.
+    """
+    factors = given[1:3] if direction == "backward" else given[:2]
+    if operation not in operators.ATTENTION or len(factors) < 2:
+        return _FLAT
+    inputs = dict(forward.inputs())
+    scale, query = inputs.get("input.scale"), inputs.get("input.0")
+    width = ((query.get("shape") if isinstance(query, dict) else None) or [1])[-1]
+    size = math.prod(factor.norm / math.sqrt(max(factor.count, 1)) for factor in factors)
+    if isinstance(scale, (int, float)) and scale:
+        size *= abs(scale) * math.sqrt(width)  # without one it is 1 over that root
+    if not 1.0 < size < math.inf:
+        return _FLAT
+    return Scores(size if direction == "backward" else math.sqrt(size), max(width, 1))
 
 
 def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> float:

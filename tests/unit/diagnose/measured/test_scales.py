@@ -189,3 +189,23 @@ def test_places_are_as_far_apart_as_what_is_read_there(side: int) -> None:
     estimate = given.distance / scales.argument_scale("grid_sample", "forward", 1, given, result, result.norm)
     assert 0.5 < estimate / apart_by < 2.0
     assert scales.argument_scale("grid_sample", "forward", 0, result, result, result.norm) == result.norm
+
+
+def _attention(width: int, **keywords: Any) -> Event:
+    query = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 4, 16, width]}
+    record = {"input_args": [query, query, query], "input_kwargs": keywords, "output": [query]}
+    name = "Functional.scaled_dot_product_attention.0.forward"
+    return Event(name, read_name(name), record, "forward")
+
+
+def test_attention_is_steep_where_its_scores_are_large() -> None:
+    small, large = (_apart(size * _RANDOM.standard_normal(4096)) for size in (0.5, 6.0))
+    name, event = "scaled_dot_product_attention", _attention(25)
+    assert scales.scores_of(name, "forward", event, [small, small, large]) == (1.0, 1)
+    steepness, shared = scales.scores_of(name, "forward", event, [large, large, small])
+    assert (steepness, shared) == (pytest.approx(6.0, rel=0.05), 25)
+    assert scales.scores_of(name, "backward", event, [small, large, large]).steepness == pytest.approx(36.0, rel=0.05)
+    # A scale of its own in place of 1 over the root of the width.
+    twice = scales.scores_of(name, "backward", _attention(25, scale=0.4), [small, large, large])
+    assert twice.steepness == pytest.approx(72.0, rel=0.05)
+    assert scales.scores_of("linear", "forward", event, [large, large]) == (1.0, 1)
