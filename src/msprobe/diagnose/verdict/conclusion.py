@@ -133,7 +133,9 @@ def conclude(
     extent = _extent(results)
     if extent.size > extent.agreeing and all(result.values and not result.interrupted for result in results):
         suspects = _with_what_is_behind(suspects, results)
-    elif all(map(_is_missed, (suspect for suspect in suspects if suspect.clear))):
+    elif not all(result.reach.untouched for result in results) and all(
+        _is_missed(suspect) for suspect in suspects if suspect.clear
+    ):
         known = any(suspect.clear for suspect in suspects)
         suspects = [*_doubts_of_left_out(results, clear=known), *suspects]
     if not suspects:
