@@ -127,6 +127,18 @@ CONVOLUTIONS = frozenset(
 RECURRENT_LAYERS = frozenset("lstm gru rnn rnntanh rnnrelu lstmcell grucell rnncell rnntanhcell rnnrelucell".split())
 #: They subtract a mean, or divide by a deviation.
 CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
+#: Of these, those that subtract a mean.
+SUBTRACTS_MEAN = CENTRING - {"normalize"}
+#: What they give is as many times further apart than their matrix as this is near to a singular one, which no row says.
+CONDITIONED = frozenset(
+    """
+    inv inverse inv_ex pinv pinverse solve solve_ex solve_triangular triangular_solve lstsq cholesky cholesky_ex
+    cholesky_solve cholesky_inverse lu lu_factor lu_solve qr eig eigh eigvals eigvalsh svd svdvals det logdet slogdet
+    matrix_exp
+    """.split()
+)
+#: Their gradients are divided by their argument, or by what one less its square is.
+DIVIDED_BY_ARGUMENT, DIVIDED_BY_REST = frozenset("log log2 log10".split()), frozenset("acos asin atanh".split())
 #: They keep running averages in the tensors that they are given.
 AVERAGING = frozenset(("batch_norm", "instance_norm", "sync_batch_norm"))
 #: Autocast lets them compute in half types though they take and give single precision.

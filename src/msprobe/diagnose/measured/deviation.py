@@ -47,6 +47,8 @@ class Deviation:
     alike: float = 0.0
     #: So many elements are zero, at least, on both sides.
     zeros: int = 0
+    #: The norm of what is left where the mean is taken off.
+    spread: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -72,9 +74,11 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     norm, its_norm = math.sqrt(squares), math.sqrt(their_squares)
     larger = norm if norm >= its_norm else its_norm
     summed = max(count - max(out, their_out), 0)
+    mean_squares = (total * total if norm >= its_norm else their_total * their_total) / max(summed, 1)
+    spread = math.sqrt(max(max(squares, their_squares) - mean_squares, 0.0)) if mean_squares < _LARGEST**2 else larger
     bounds = (_larger(most, their_most), -_larger(-least, -their_least)) if summed else (0.0, 0.0)
     if alike_otherwise and squares == their_squares and (ours == other or _same(ours, other)):
-        return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed)
+        return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed, 0, spread)
     distance = math.dist(signed, their_signed) / _ROOT_OF_SUMS
     roots, filled = _blocks_of(count)
     fourth = [size * size / root for size, root in zip(map(max, blocks, their_blocks), roots, strict=True)]
@@ -91,7 +95,7 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     if not (distance < _LARGEST and coherent < _LARGEST):
         return UNKNOWN
     zeros = min(zeros, their_zeros)
-    return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike, zeros)
+    return Deviation("estimate", distance, coherent, larger, summed, *bounds, alike, zeros, spread)
 
 
 def _repeats(blocks: Sequence[float], count: int) -> bool:

@@ -246,6 +246,8 @@ def _node_of(
         excused = "arguments"
     elif any(deviation.kind != "exact" for is_floating_slot, deviation in pairs if not is_floating_slot):
         excused = "whole numbers"
+    elif name in operators.CONDITIONED:
+        excused = "condition"
     elif name in operators.CENTRING and scales.size_of_row(name, floating) < _FEW:
         excused = "few elements"
     results = []
@@ -434,7 +436,7 @@ def _result(
         made.count,
         bad,
         max(1.0, units),
-        max(scales.rounded_alone(name, made, floating) // scores.shared, 1),
+        max(scales.rounded_alone(name, direction, made, floating) // scores.shared, 1),
         max(made.alike / scores.shared, 1.0),
     )
 

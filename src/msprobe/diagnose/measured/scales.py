@@ -22,6 +22,7 @@ _LEAST_LEFT = 2.0**-24
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | operators.SUMS_TERMS
 _ADDED = operators.SUMS | operators.NORMS
+_REDUCED = _ADDED | {"prod"}
 #: Products of two arguments are summed.
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
@@ -179,6 +180,13 @@ def argument_scale(
         spread = math.sqrt(max(1.0, result.count / max(argument.count, 1)))
         shrunk = result.count / argument.count if operation == "mean" and argument.count and result.count else 1.0
         return scale / (spread * shrunk) if scale else argument.norm
+    if operation in operators.SUBTRACTS_MEAN and place == (1 if direction == "backward" else 0):
+        return argument.spread or argument.norm  # what is left of it, which is as far apart
+    if direction == "backward" and place == 1 and operation in operators.DIVIDED_BY_ARGUMENT:
+        return _smallest(argument)
+    if direction == "backward" and place == 1 and operation in operators.DIVIDED_BY_REST:
+        rest = 1.0 - max(abs(argument.largest), abs(argument.least)) ** 2
+        return max(rest, 0.0) * math.sqrt(max(argument.count, 1)) or argument.norm
     if operation in operators.EXPONENTS:
         return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm
     if direction == "forward" and place == operators.PLACES.get(operation):
@@ -205,6 +213,10 @@ def units_of_rounding(
         # Kernels add what the rows give to a gradient in its own type, in single precision or not. Where rows are
         # alike, partial sums have the size of the whole, or more.
         units = max(units, math.sqrt(summed(operation, direction, result, given)))
+    if is_single and operation in operators.SUBTRACTS_MEAN:
+        # The mean is rounded to units of its own size.
+        taken = given[1 if direction == "backward" and len(given) > 1 else 0]
+        units = max(units, taken.norm / taken.spread if taken.spread else 1.0)
     if operation in operators.EXPONENTS:
         units = max(
             units,
@@ -248,11 +260,13 @@ def summed(operation: str, direction: str, result: Deviation, given: Sequence[De
     return 1.0
 
 
-def rounded_alone(operation: str, result: Deviation, given: Sequence[Deviation]) -> int:
+def rounded_alone(operation: str, direction: str, result: Deviation, given: Sequence[Deviation]) -> int:
     """How many elements of a result are rounded by themselves. What a norm subtracts and divides by is rounded once for
     a row, or for a channel: of the weight's size or as many as the result has times that, whichever are fewer.
     """
     whole = max(int(result.alike), 1)
+    if direction == "backward" and operation in _REDUCED and 0 < given[0].count < result.count:
+        return min(whole, given[0].count)  # what arrives at a sum is rounded, and then spread
     if not _is_norm(operation):
         return whole
     sizes = [argument.count for argument in given if 1 < argument.count < result.count]
