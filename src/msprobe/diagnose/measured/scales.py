@@ -124,13 +124,14 @@ def scores_of(operation: str, direction: str, forward: Event, given: Sequence[De
         return _FLAT
     inputs = dict(forward.inputs())
     scale, query = inputs.get("input.scale"), inputs.get("input.0")
-    width = ((query.get("shape") if isinstance(query, dict) else None) or [1])[-1]
+    shape = query.get("shape") if isinstance(query, dict) else None
+    width = shape[-1] if isinstance(shape, list) and shape and isinstance(shape[-1], int) and shape[-1] > 0 else 1
     size = math.prod(factor.norm / math.sqrt(max(factor.count, 1)) for factor in factors)
     if isinstance(scale, (int, float)) and scale:
         size *= abs(scale) * math.sqrt(width)  # without one it is 1 over that root
     if not 1.0 < size < math.inf:
         return _FLAT
-    return Scores(size if direction == "backward" else math.sqrt(size), max(width, 1))
+    return Scores(size if direction == "backward" else math.sqrt(size), width)
 
 
 def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> float:

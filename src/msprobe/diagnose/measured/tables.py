@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.measured.deviation import UNKNOWN, Deviation, between
@@ -128,9 +127,11 @@ class DeviationTable:
         return self.rows[side].numbers(self._pairs[place][side])
 
 
-def _is_transposed(shape: Sequence[int] | None, other: Sequence[int] | None) -> bool:
-    """True for sizes of as many dimensions in another order."""
-    return bool(shape and other) and shape != other and sorted(shape or ()) == sorted(other or ())
+def _is_transposed(shape: Any, other: Any) -> bool:
+    """True for the same sizes of dimensions in another order."""
+    if not (isinstance(shape, list) and isinstance(other, list)) or shape == other:
+        return False
+    return sorted(map(str, shape)) == sorted(map(str, other))
 
 
 def _is_reordered(deviation: Deviation, ours: Numbers, other: Numbers) -> bool:
