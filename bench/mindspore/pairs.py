@@ -34,13 +34,15 @@ from msprobe.diagnose.runs import compare_runs  # noqa: E402
 def main() -> int:
     """Record what is not there yet, compare, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, help="folder of the dumps; what is there is not recorded again")
+    parser.add_argument("--keep", type=Path, help="folder of the dumps, of one type and level; what is there is kept")
     parser.add_argument("--mindspore", default=str(ROOT / ".venv-mindspore/bin/python"), metavar="PYTHON")
     parser.add_argument("--level", default="mix", choices=("L0", "L1", "mix"), help="what is recorded (mix)")
     parser.add_argument("--kernels", action="store_true", help="wrong kernels in place of mistakes")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16"), help="with --kernels (float32)")
     parser.add_argument("--verbose", action="store_true", help="the first finding of each")
     chosen = parser.parse_args()
+    if chosen.dtype != "float32" and not chosen.kernels:
+        parser.error("--dtype float16 is for --kernels: not all networks with mistakes run in it; add --kernels")
     with tempfile.TemporaryDirectory() as own:
         return (_kernels if chosen.kernels else _measured)(chosen.keep or Path(own), chosen)
 

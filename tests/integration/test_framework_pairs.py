@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,44 +39,34 @@ HALF = {
 WRONG = [f"{name}+{kernel}" for name, kernels in HALF.items() for kernel in kernels]
 
 
-@pytest.fixture(scope="module")
-def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _recorded(folder: Path, scripts: str, names: Mapping[str, Sequence[str]], *options: str) -> Path:
+    """Both sides of networks, each by its script, in a folder for each side. ``names``: by side; without one, all."""
     found = interpreters()
     if found is None:
         pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
-    folder = tmp_path_factory.mktemp("half")
     for side, python in found.items():
-        script = TESTS / "framework_pairs" / f"networks_{side}.py"
-        names = [*HALF, *(WRONG if side == "pytorch" else ())]
-        words = [python, script, folder / side, *names, "--dtype", "float16"]
+        script = TESTS / "framework_pairs" / f"{scripts}_{side}.py"
+        words = [python, script, folder / side, *names.get(side, ()), *options]
         subprocess.run(words, check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = {"mindspore": [*HALF], "pytorch": [*HALF, *WRONG]}
+    return _recorded(tmp_path_factory.mktemp("half"), "networks", names, "--dtype", "float16")
+
+
+@pytest.fixture(scope="module")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = interpreters()
-    if found is None:
-        pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
-    folder = tmp_path_factory.mktemp("pairs")
-    names = dict.fromkeys([*HEALTHY, *(name for name, _, _ in PLANTED)])
-    wanted = {"mindspore": [*HEALTHY, *(f"{name}+{wrong}" for name, wrong, _ in PLANTED)], "pytorch": list(names)}
-    for side, python in found.items():
-        script = TESTS / "framework_pairs" / f"networks_{side}.py"
-        subprocess.run([python, script, folder / side, *wanted[side]], check=True, capture_output=True)
-    return folder
+    names = list(dict.fromkeys([*HEALTHY, *(name for name, _, _ in PLANTED)]))
+    wanted = {"mindspore": [*HEALTHY, *(f"{name}+{wrong}" for name, wrong, _ in PLANTED)], "pytorch": names}
+    return _recorded(tmp_path_factory.mktemp("pairs"), "networks", wanted)
 
 
 @pytest.fixture(scope="module")
 def relatives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = interpreters()
-    if found is None:
-        pytest.skip("PyTorch is not installed here, nor in .venv; set PYTORCH_PYTHON to a Python that has it")
-    folder = tmp_path_factory.mktemp("relatives")
-    for side, python in found.items():
-        script = TESTS / "framework_pairs" / f"relatives_{side}.py"
-        subprocess.run([python, script, folder / side], check=True, capture_output=True)
-    return folder
+    return _recorded(tmp_path_factory.mktemp("relatives"), "relatives", {})
 
 
 @pytest.mark.parametrize("name", RELATED)
