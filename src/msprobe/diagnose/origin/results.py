@@ -130,9 +130,9 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
     """Say that a call gives another result than its inputs explain."""
     event = judged.event
     first = judged.changed_outputs[0]
-    # Between two frameworks inputs agree if they are apart by rounding.
+    # Between two frameworks inputs agree if they are apart by rounding, where no rows say by how much.
     agree = not (judged.changed_inputs or judged.hidden) or (
-        scene.comparer.crossing and not scene.taints_by(judged, judged.input_difference)
+        scene.comparer.crossing and not judged.is_measured and not scene.taints_by(judged, judged.input_difference)
     )
     clear = clear and (agree or judged.is_measured or noise.is_clear(judged.output_difference, judged.allowed))
     if event.direction in ("backward", "gradient") and first.what == "missing":
