@@ -30,7 +30,7 @@ MINDSPORE_PACKAGES := $(MINDSPORE_VENV)/.packages-installed
 SHARDED_VENV ?= .venv-sharded
 SHARDED_RUN := $(SHARDED_VENV)/bin/python
 SHARDED_STAMP := $(SHARDED_VENV)/.msprobe-installed
-NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h)
+NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h src/msprobe/diagnose/differences/*.c)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
@@ -173,7 +173,7 @@ WITHOUT := tests/unit/capture/test_records.py tests/unit/capture/test_tensor_row
   calls custom direct_calls function_calls functions letting_go letting_go_in_a_step overflow recorder_faults saving \
   statistics_late statistics_unusual tensor_values threads transparent user_warnings) \
   tests/unit/diagnose/test_rewritten_programs.py tests/unit/diagnose/test_modules_alone.py \
-  tests/unit/diagnose/test_parameters_arranged.py
+  tests/unit/diagnose/test_parameters_arranged.py $(wildcard tests/unit/diagnose/differences/test_*.py)
 # And of test_innocence, which stands beside them: these architectures; of options those that choose what is computed.
 INNOCENT := (gpt_tied or writes_into_views or recompute_non_reentrant or custom_function) and (L0 or mix) and (not test_options or xor or precision)
 
@@ -185,7 +185,8 @@ test-without-extension: $(STAMP)
 # The C extension under the sanitizers for addresses and undefined behaviour, what it keeps, and the tests without it.
 test-native: $(STAMP) test-without-extension
 	.ci/native $(RUN) tests/unit/capture/test_native.py tests/unit/capture/test_native_files.py \
-	  tests/unit/capture/torch/test_native_leaks.py $(wildcard tests/unit/capture/torch/test_statistics*.py)
+	  tests/unit/capture/torch/test_native_leaks.py $(wildcard tests/unit/capture/torch/test_statistics*.py) \
+	  tests/unit/diagnose/differences/test_elements.py tests/unit/diagnose/differences/test_tensor_files.py
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit/capture/torch/test_native_leaks.py
 
 # Each reader of files, texts and connections, given inputs that nobody would write. FUZZ_SEED=N begins others.

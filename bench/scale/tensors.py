@@ -96,7 +96,10 @@ def verdict(one: Path, other: Path, jobs: int, environment: dict[str, str]) -> t
         begun = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         _, status, used = os.wait4(process.pid, 0)
-        return used.ru_utime + used.ru_stime, time.perf_counter() - begun, os.waitstatus_to_exitcode(status)
+        exit_status = os.waitstatus_to_exitcode(status)
+        if exit_status != 0:
+            sys.exit(f"the comparison ended with status {exit_status}, not with a verdict: " + " ".join(command))
+        return used.ru_utime + used.ru_stime, time.perf_counter() - begun, exit_status
 
 
 def main() -> None:

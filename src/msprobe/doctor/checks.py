@@ -108,10 +108,11 @@ def check_command() -> DoctorFinding:
 
 
 def check_extension() -> DoctorFinding:
-    """Is the C extension in use?"""
+    """Are the C extensions in use, of recording and of comparing tensors?"""
     from msprobe.capture import native
+    from msprobe.diagnose.differences import elements
 
-    why = native.unused_because
+    why = native.unused_because or ("" if elements.is_in_c else said("doctor-elements-not-built"))
     if not why:
         return DoctorFinding("extension", "ok", said("doctor-extension-in-use"), (), {"in_use": True})
     remedy = (

@@ -77,9 +77,14 @@ PIECES: tuple[Piece, ...] = (
         "安装适合本平台的 wheel，或安装 C 编译器，然后：{command}",
     ),
     Piece(
+        "doctor-elements-not-built", "",
+        "the one that compares tensors was not built",
+        "比较张量的扩展没有编译",
+    ),
+    Piece(
         "doctor-extension-not-in-use", "why",
-        "the C extension is not in use: {why}; recording gives the same files and takes longer",
-        "C 扩展未在使用：{why}；采集得到的文件相同，耗时更长",
+        "the C extension is not in use: {why}; all results are the same and take longer",
+        "C 扩展未在使用：{why}；结果相同，耗时更长",
     ),
     Piece(
         "doctor-no-framework", "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msprobe.diagnose.differences.tensor_pass import ComparedTensors, TensorPass, digest_of, dot, values_difference
+from msprobe.diagnose.differences.tensor_pass import ComparedTensors, compare_tensors, digest_of, dot, values_difference
 from msprobe.store.part import DumpPart
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ class TensorFiles:
     def __init__(self, candidate: DumpPart, reference: DumpPart) -> None:
         self._parts = candidate, reference
         self._rooms: tuple[Room, Room] | None = None
-        self._pass = TensorPass()
         self._measured: dict[tuple[str, str], ComparedTensors | None] = {}
         self._compared: dict[tuple[_Place, _Place], ComparedTensors | None] = {}
 
@@ -60,7 +59,7 @@ class TensorFiles:
         pair = [
             part.array(name, room) for part, name, room in zip(self._parts, (left, right), self._rooms, strict=True)
         ]
-        return None if any(place is None for place in pair) else self._pass.over(*map(flat, pair))
+        return None if any(place is None for place in pair) else compare_tensors(*map(flat, pair))
 
 
 def flat(array: Any) -> Any:

@@ -10,20 +10,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe.diagnose.differences.elements import ROW, Difference, compare, has_negative_zero, square_of
 from msprobe.messages import said
 
 #: Bytes of a piece: two of them stay in the cache, and calling numpy costs little beside them.
 _PIECE_BYTES = 1 << 19
-#: No library starts threads for an inner product of so many, which cost more than they save.
-_ROW = 1 << 13
 #: Sums of squares in single precision within these are right to some 1e-6.
 _LEAST, _GREATEST = 1e-20, 1e30
 #: Sums of squares of the same elements in another order, and the square of the distance of what is apart by rounding.
 _SAME_SIZE, _ROUNDING = 1e-4, 1e-10
-#: The square of a distance below which two tensors have one size to some 1e-6, as right as their sums are.
-_ONE_SIZE = 1e-12
-#: Of all bits read as integers, those of the negative zero are the least.
-_NEGATIVE_ZERO = {"f": ("i4", -(1 << 31)), "d": ("i8", -(1 << 63))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,69 +79,46 @@ def _piece_of(dtype: Any) -> int:
 def _with_one_zero(piece: Any) -> Any:
     """A piece with one zero for both; the piece itself where it has no negative one."""
     dtype = piece.dtype
-    if dtype.kind not in "fc":
+    if dtype.kind not in "fc" or (dtype.char in "fd" and not has_negative_zero(piece)):
         return piece
-    if dtype.char in _NEGATIVE_ZERO:
-        integer, least = _NEGATIVE_ZERO[dtype.char]
-        if piece.view(integer).min() != least:
-            return piece
     return piece + dtype.type(0)
 
 
-class TensorPass:
-    """Goes over pairs of tensors; keeps the memory for pieces from one pair to the next. For one thread at a time."""
+def compare_tensors(left: Any, right: Any) -> ComparedTensors:
+    """What two flat contiguous arrays are to each other."""
+    sizes = left.size, right.size
+    if left.dtype == right.dtype and left.dtype.char in "fd" and left.size == right.size:
+        return _compare_floats(left, right)
+    digests = digest_of(left), digest_of(right)
+    if left.size != right.size:
+        return ComparedTensors(digests, sizes, None)
+    if digests[0] == digests[1] and left.dtype == right.dtype and left.dtype.kind in "biu":
+        return ComparedTensors(digests, sizes, 0.0)
+    return ComparedTensors(digests, sizes, values_difference(left, right))
 
-    def __init__(self) -> None:
-        self._rooms: dict[Any, tuple[Any, ...]] = {}
 
-    def over(self, left: Any, right: Any) -> ComparedTensors:
-        """What two flat contiguous arrays are to each other."""
-        sizes = left.size, right.size
-        if left.dtype == right.dtype and left.dtype.char in "fd" and left.size == right.size:
-            return self._floating(left, right)
-        digests = digest_of(left), digest_of(right)
-        if left.size != right.size:
-            return ComparedTensors(digests, sizes, None)
-        if digests[0] == digests[1] and left.dtype == right.dtype and left.dtype.kind in "biu":
-            return ComparedTensors(digests, sizes, 0.0)
-        return ComparedTensors(digests, sizes, values_difference(left, right))
+def _compare_floats(left: Any, right: Any) -> ComparedTensors:
+    import numpy as np
+    from xxhash import xxh3_64
 
-    def _floating(self, left: Any, right: Any) -> ComparedTensors:
-        import numpy as np
-        from xxhash import xxh3_64
-
-        size, step = left.size, _piece_of(left.dtype)
-        if left.dtype not in self._rooms:
-            self._rooms[left.dtype] = np.empty(step, left.dtype), np.empty(step, bool)
-        room_apart, room_other = self._rooms[left.dtype]
-        mine = xxh3_64()
-        theirs, sums = None, _Sums()
-        equal: list[int] = []
-        with np.errstate(all="ignore"):
-            for start in range(0, size, step):
-                a, b = left[start : start + step], right[start : start + step]
-                other = np.not_equal(a, b, out=room_other[: a.size])
-                count = a.size if other.all() else int(np.count_nonzero(other))
-                if theirs is None and count:
-                    theirs = mine.copy()
-                digested = _with_one_zero(a)
-                mine.update(digested)
-                if not count:
-                    equal.append(start)
-                    if theirs is not None:
-                        theirs.update(digested)
-                    continue
-                assert theirs is not None
-                theirs.update(_with_one_zero(b))
-                sums.note(start, count, a, b, other)
-                sums.add(a, b, np.subtract(a, b, out=room_apart[: a.size]))
-            if theirs is None:
-                return ComparedTensors((_word(mine), _word(mine)), (size, size), 0.0)
-            for start in equal:
-                sums.add_equal(left[start : start + step])
-        digests = _word(mine), _word(theirs)
-        detail = sums.detail(size) if sums.is_finite else None
-        return ComparedTensors(digests, (size, size), sums.delta(), detail)
+    size, step = left.size, _piece_of(left.dtype)
+    mine, theirs, sums, zero = xxh3_64(), None, _Sums(), left.dtype.type(0)
+    with np.errstate(all="ignore"):  # some NaN make the processor say so when anything is done with them
+        for start in range(0, size, step):
+            a, b = left[start : start + step], right[start : start + step]
+            difference = compare(a, b)
+            count, _, _, negative_zero, _, _ = difference
+            if count and theirs is None:
+                theirs = mine.copy()
+            digested = a + zero if negative_zero[0] else a
+            mine.update(digested)
+            if theirs is not None:
+                theirs.update(digested if not count else b + zero if negative_zero[1] else b)
+            sums.add(start, a, b, difference)
+    if theirs is None:
+        return ComparedTensors((_word(mine), _word(mine)), (size, size), 0.0)
+    detail = sums.detail(size) if sums.is_finite else None
+    return ComparedTensors((_word(mine), _word(theirs)), (size, size), sums.delta(), detail)
 
 
 @dataclass(slots=True)
@@ -162,36 +134,25 @@ class _Sums:
     is_finite: bool = True
     is_unlike: bool = False  # NaN or infinities stand in other places
 
-    def note(self, start: int, count: int, a: Any, b: Any, other: Any) -> None:
-        """That elements of a piece differ, where ``other`` says so."""
-        if self.first < 0:
-            place = int(other.argmax())
-            self.first, self.first_values = start + place, (float(a[place]) + 0.0, float(b[place]) + 0.0)
-        # Where all differ, or the last does, nothing is searched: backwards, numpy copies what it searches.
-        self.last = start + (other.size - 1 if other[-1] else other.size - 1 - int(other[::-1].argmax()))
-        self.count += count
-        if self.becomes_zero:
-            self.becomes_zero = not a[int(other.argmax())] and not a[other].any()
-
-    def add(self, a: Any, b: Any, apart: Any) -> None:
-        """A piece of both, and their difference."""
-        mine, difference = _square(a), _square(apart)
-        theirs = mine if difference <= _ONE_SIZE * mine else _square(b)
-        if not all(
-            _LEAST < square < _GREATEST or (not square and not piece.any())
-            for square, piece in ((mine, a), (theirs, b), (difference, apart))
+    def add(self, start: int, a: Any, b: Any, difference: Difference) -> None:
+        """A piece of both that begins at ``start``, and how it differs."""
+        count, first, last, _, is_zero, squares = difference
+        if count:
+            if self.first < 0:
+                self.first, self.first_values = start + first, (float(a[first]) + 0.0, float(b[first]) + 0.0)
+            self.last = start + last
+            self.count += count
+            self.becomes_zero = self.becomes_zero and is_zero
+        mine, theirs, apart = squares
+        if not (
+            (_LEAST < mine < _GREATEST or not (mine or a.any()))
+            and (_LEAST < theirs < _GREATEST or not (theirs or b.any()))
+            and (_LEAST < apart < _GREATEST or not count)
         ):
-            mine, theirs, difference = self._in_double(a, b)
-        for index, square in enumerate((mine, theirs, difference)):
-            self.squares[index] += square
-
-    def add_equal(self, a: Any) -> None:
-        """A piece that is the same on both sides."""
-        square = _square(a)
-        if not (_LEAST < square < _GREATEST or (not square and not a.any())):
-            square = self._in_double(a, a)[0]
-        self.squares[0] += square
-        self.squares[1] += square
+            mine, theirs, apart = self._in_double(a, b)
+        self.squares[0] += mine
+        self.squares[1] += theirs
+        self.squares[2] += apart
 
     def _in_double(self, a: Any, b: Any) -> tuple[float, float, float]:
         import numpy as np
@@ -205,7 +166,7 @@ class _Sums:
                 return 0.0, 0.0, 0.0
             a, b = a[finite], b[finite]
         apart = a - b
-        return _square(a), _square(b), _square(apart)
+        return square_of(a), square_of(b), square_of(apart)
 
     def delta(self) -> float:
         """The relative distance."""
@@ -233,8 +194,8 @@ def values_difference(left: Any, right: Any) -> float:
     left, right = np.asarray(left), np.asarray(right)  # pieces of mapped files cost more than what is done with them
     mine = theirs = apart = 0.0
     with np.errstate(all="ignore"):  # as above
-        for start in range(0, left.size, _ROW):
-            ours, other = left[start : start + _ROW], right[start : start + _ROW]
+        for start in range(0, left.size, ROW):
+            ours, other = left[start : start + ROW], right[start : start + ROW]
             a, b = ours.astype(kind), other.astype(kind)
             finite = np.isfinite(b)
             if not np.array_equal(np.isfinite(a), finite):
@@ -255,27 +216,13 @@ def dot(left: Any, right: Any) -> float:
     """
     import numpy as np
 
-    pieces = range(0, left.size, _ROW)
-    return sum(float(np.vdot(left[at : at + _ROW], right[at : at + _ROW]).real) for at in pieces)
+    pieces = range(0, left.size, ROW)
+    return sum(float(np.vdot(left[at : at + ROW], right[at : at + ROW]).real) for at in pieces)
 
 
 def _relative(mine: float, theirs: float, apart: float) -> float:
     size = math.sqrt(max(mine, theirs))
     return math.sqrt(apart) / size if size else 0.0
-
-
-def _square(piece: Any) -> float:
-    """The sum of the squares of a contiguous piece: inner products of rows, made by one call and added up in double."""
-    import numpy as np
-
-    rows = piece.size // _ROW
-    full = rows * _ROW
-    total = float(np.vdot(piece[full:], piece[full:]))
-    if rows:
-        head = piece[:full]
-        products = np.matmul(head.reshape(rows, 1, _ROW), head.reshape(rows, _ROW, 1))
-        total += float(np.add.reduce(products, axis=None, dtype=np.float64))
-    return total
 
 
 def _word(digest: Any) -> str:

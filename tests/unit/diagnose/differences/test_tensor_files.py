@@ -13,7 +13,7 @@ from growth import most_bytes_in
 from row_by_row import for_each
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
-from msprobe.diagnose.differences.tensor_pass import TensorPass, digest_of
+from msprobe.diagnose.differences.tensor_pass import compare_tensors, digest_of
 from msprobe.diagnose.differences.words import relation_of_detail, relation_of_values
 from msprobe.messages import said
 from msprobe.store.reader import open_dump
@@ -85,26 +85,25 @@ def test_one_pass_gives_the_digests_and_the_distance_of_the_whole(size: int, dty
     if dtype != "f2":
         left, right = (left * scale).astype(dtype), (right * scale).astype(dtype)
         right[size // 2] = left[size // 2] * np.asarray(1.5, dtype)
-    found = TensorPass().over(left, right)
+    found = compare_tensors(left, right)
     assert found.digests == (digest_of(left), digest_of(right))
     assert found.delta == pytest.approx(values_difference(left, right), rel=1e-5)
-    assert TensorPass().over(left, left.copy()).delta == 0.0
+    assert compare_tensors(left, left.copy()).delta == 0.0
 
 
 @pytest.mark.parametrize("place", [0, 65_535, 65_536, 70_000])
 def test_one_pass_sees_values_that_are_not_finite(place: int) -> None:
     left, right = _pair(80_000, "f4")
-    apart = TensorPass()
     for mine, theirs in ((np.nan, 1.0), (np.nan, np.inf), (np.nan, np.nan), (np.inf, np.inf), (1.0, 2.0)):
         left[place], right[place] = mine, theirs
-        found = apart.over(left, right)
+        found = compare_tensors(left, right)
         assert found.delta == pytest.approx(values_difference(left, right), rel=1e-5)
         assert found.digests == (digest_of(left), digest_of(right))
 
 
 def test_zeros_of_both_signs_are_one_number_in_one_pass() -> None:
     left = np.zeros(100, "f4")
-    found = TensorPass().over(left, -left)
+    found = compare_tensors(left, -left)
     assert found.delta == 0.0
     assert found.digests[0] == found.digests[1] == digest_of(left)
 
@@ -131,7 +130,7 @@ def _changed(kind: str, values: Any) -> Any:
 def test_the_words_of_one_pass_are_those_of_the_values(kind: str, dtype: str) -> None:
     right = np.random.default_rng(1).standard_normal(50_000).astype(dtype)
     left = _changed(kind, right).astype(dtype)
-    found = TensorPass().over(left, right).detail
+    found = compare_tensors(left, right).detail
     assert found is not None
     words = relation_of_detail(found, [50_000])
     # A multiple, and the same elements in another order, are known by the values alone.
@@ -142,7 +141,7 @@ def test_the_words_of_one_pass_are_those_of_the_values(kind: str, dtype: str) ->
 
 def test_the_memory_of_one_pass_does_not_grow_with_the_tensors() -> None:
     pairs = [_pair(size, "f4") for size in (1 << 17, 1 << 21)]
-    small, large = (most_bytes_in(lambda pair=pair: TensorPass().over(*pair)) for pair in pairs)
+    small, large = (most_bytes_in(lambda pair=pair: compare_tensors(*pair)) for pair in pairs)
     assert large <= 1.1 * small
 
 
@@ -152,7 +151,7 @@ def test_a_nan_that_the_processor_reports_warns_nobody(other: str) -> None:
     values = np.ones(70_000, "f4")
     values.view("u4")[[3, 69_999]] = 0x7F800001  # a signalling NaN
     assert digest_of(values) == digest_of(values.copy())
-    assert TensorPass().over(values, values.astype(other)).delta == 0.0
+    assert compare_tensors(values, values.astype(other)).delta == 0.0
     assert values_difference(values, values.astype(other)) == 0.0
 
 
