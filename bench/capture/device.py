@@ -113,13 +113,20 @@ def _count(folder: Path) -> tuple[int, int]:
 
 def measure(level: str, task: str, width: int, reader: str = "") -> list[Step]:
     """The same in a process of its own. RuntimeError with what it wrote if it fails."""
+    return [Step(**step) for step in in_a_process("device.py", level, task, str(width), reader)]
+
+
+def in_a_process(script: str, *words: str) -> Any:
+    """What a script of this folder prints in its last line, given a folder and these words. RuntimeError with what it
+    wrote if it fails.
+    """
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "MSPROBE_LOG_LEVEL": "4"}
     with tempfile.TemporaryDirectory(prefix="device-") as folder:
-        words = [sys.executable, str(HERE / "device.py"), folder, level, task, str(width), reader]
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=folder, timeout=600)
+        command = [sys.executable, str(HERE / script), folder, *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=600)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    return [Step(**step) for step in json.loads(done.stdout.splitlines()[-1])]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def table(levels: Sequence[str], tasks: Sequence[str], widths: Sequence[int], readers: Sequence[str]) -> str:

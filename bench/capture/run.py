@@ -26,6 +26,11 @@ On the simulated accelerator of the tests, and of ours alone: kernels launched i
 recording adds, also for each tensor that was not met before (by rows, where the task has them); how often the host
 waits for the device before `stop` and in it; the most memory of the device that recording holds; CPU time of the thread
 that trains, added for each record. A launch costs that thread more there than on a real device.
+
+    python bench/capture/run.py --replays [--levels L0,L1,mix] [--widths 32,256] [--readers kernel,reductions]
+
+On the same, a network that is captured as a graph and replayed, its replays recorded: kernels in the graph and how many
+of them the recording adds; what the host launches and spends in each replay.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import device
+import replays
 from measure import PAIRS, QUICK_PAIRS, Case, Outcome, measure
 from report import as_json, markdown
 
@@ -65,14 +71,20 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, help="this many pairs, whatever the size")
     parser.add_argument("--json", type=Path, help="also write everything measured here")
     parser.add_argument("--device", action="store_true", help="on a simulated accelerator")
-    parser.add_argument("--widths", default="32", help="of the model, with --device")
-    parser.add_argument("--readers", default="kernel", help="what measures a large tensor, with --device")
+    parser.add_argument("--replays", action="store_true", help="of a captured graph on a simulated accelerator")
+    parser.add_argument("--widths", default="32", help="of the model, with --device and --replays")
+    parser.add_argument("--readers", default="kernel", help="what measures a large tensor, with these")
     asked = parser.parse_args()
     if asked.device:
         levels = choices(asked.levels, LEVELS, "levels")
         tasks = choices(asked.tasks, (*TASKS, "xxh3", "overflow_check"), "tasks")
         readers = choices(asked.readers, device.READERS, "readers")
         print(device.table(levels, tasks, [int(width) for width in asked.widths.split(",")], readers))
+        return
+    if asked.replays:
+        readers = choices(asked.readers, device.READERS[:2], "readers")
+        levels = choices(asked.levels, LEVELS, "levels")
+        print(replays.table(levels, [int(width) for width in asked.widths.split(",")], readers))
         return
     cases = [
         Case(tool, size, level, task, (("risk_level", "ALL"),) if tool.endswith("-ALL") else ())
