@@ -129,6 +129,9 @@ RECURRENT_LAYERS = frozenset("lstm gru rnn rnntanh rnnrelu lstmcell grucell rnnc
 CENTRING = frozenset("layer_norm batch_norm group_norm instance_norm var std var_mean std_mean normalize".split())
 #: Of these, those that subtract a mean.
 SUBTRACTS_MEAN = CENTRING - {"normalize"}
+#: They give each row, or channel, of what they are given one size; or one sum.
+KEEPS_SIZE = frozenset("layer_norm batch_norm group_norm instance_norm rms_norm normalize".split())
+KEEPS_SUM = frozenset("softmax softmin".split())
 #: What they give is as many times further apart than their matrix as this is near to a singular one, which no row says.
 CONDITIONED = frozenset(
     """

@@ -219,6 +219,11 @@ def _numbers(leaf: Any, rows: StoredRows) -> Numbers | None:
     return numbers if numbers is not None and not numbers[-1] and 0.0 <= numbers[1] < 1e60 else None
 
 
+def numbers_of_finite(leaf: Any, rows: StoredRows) -> Numbers | None:
+    """The numbers of a tensor of real and finite ones, all of which are in its row; None of anything else."""
+    return _numbers(leaf, rows) if _is_plain(leaf) else None
+
+
 def _is_plain(leaf: Any) -> bool:
     """True for a tensor of real numbers all of which are finite."""
     return is_tensor(leaf) and "complex" not in leaf["dtype"] and not (leaf.get("nan") or leaf.get("inf"))

@@ -287,14 +287,26 @@ def _is_norm(operation: str) -> bool:
     return operation in operators.CENTRING or operation.endswith("_norm")
 
 
+#: An element that changes sides alone is twice its size apart, and within the limits where this is given.
+_ONE_ELEMENT = 0.5
+#: So seldom it is a certain element that changes sides.
+_RARE = 1e-3
+
+
 def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation]) -> float:
     """How far the gradients of a call are apart where elements within the deviation of a boundary change sides: of
-    elements that lie about it, a share as large as the deviation, whose gradients differ by all they are.
+    elements that lie about it, a share as large as the deviation, whose gradients differ by all they are. Where one
+    element holds much of the norm, that may be one of them.
     """
     if direction != "backward" or operation not in operators.COMPARES_ELEMENTS:
         return 0.0
     shares = [argument.distance / argument.norm for argument in given[1:] if argument.norm]
-    return math.sqrt(min(max(shares, default=0.0), 1.0))
+    share, arriving = min(max(shares, default=0.0), 1.0), given[0]
+    changed = math.sqrt(share)
+    if share < _RARE or not arriving.norm:
+        return changed
+    largest = max(abs(arriving.largest), abs(arriving.least)) / arriving.norm
+    return max(changed, _ONE_ELEMENT * largest) if math.isfinite(largest) else changed
 
 
 def smallest_divisor_scale(operation: str, given: Sequence[Deviation]) -> float:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from rows_made import numbers_of, row_of
+from rows_made import RowsOfArrays, call_of
 
-from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.members import members
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
-from msprobe.diagnose.steps.timeline import Event
 
 _RANDOM = np.random.default_rng(3)
 
@@ -31,40 +28,13 @@ _ONE, _OTHER = _RANDOM.normal(size=_SHAPE), _RANDOM.normal(size=_SHAPE)
 _ITS_ONE, _ITS_OTHER = _ONE + 0.3 * _RANDOM.normal(size=_SHAPE), _OTHER * 1.2
 
 
-class _Rows:
-    """Rows of arrays, numbered in the order in which they are described."""
-
-    def __init__(self) -> None:
-        self._rows: list[Any] = []
-
-    def describe(self, value: Any, dtype: str = "torch.float32") -> Any:
-        """What a dump keeps of an argument."""
-        if not isinstance(value, np.ndarray):
-            return {"type": type(value).__name__, "value": value}
-        self._rows.append(numbers_of(row_of(value)))
-        return {"type": "torch.Tensor", "dtype": dtype, "shape": list(value.shape), "row": len(self._rows) - 1}
-
-    def numbers(self, number: int) -> Any:
-        """As :meth:`msprobe.store.rows.StoredRows.numbers`."""
-        return self._rows[number] if 0 <= number < len(self._rows) else None
-
-
-def _event(rows: _Rows, name: str, arguments: list[Any], result: np.ndarray, named: Mapping[str, Any]) -> Event:
-    record = {
-        "input_args": [rows.describe(one) for one in arguments],
-        "input_kwargs": {key: rows.describe(one) for key, one in named.items()},
-        "output": [rows.describe(result)],
-    }
-    return Event(name, read_name(name), record, "forward")
-
-
 def _error(
     name: str, arguments: list[Any], result: Any, its_arguments: list[Any], its_result: Any, **named: Any
 ) -> float | None:
     """The distance over its scale; None where the call is none of them."""
-    mine, theirs = _Rows(), _Rows()
-    one = _event(mine, name, arguments, result, named)
-    other = _event(theirs, name, its_arguments, its_result, named)
+    mine, theirs = RowsOfArrays(), RowsOfArrays()
+    one = call_of(mine, name, arguments, result, named)
+    other = call_of(theirs, name, its_arguments, its_result, named)
     candidate: Any = mine
     reference: Any = theirs
     found = error_of_call(OneCall.of(one), OneCall.of(other), candidate, reference)
@@ -130,10 +100,10 @@ def test_others_are_judged_otherwise(name: str, mine: list[Any], theirs: list[An
 
 
 def test_a_view_as_a_different_type_gives_different_numbers() -> None:
-    mine, theirs = _Rows(), _Rows()
+    mine, theirs = RowsOfArrays(), RowsOfArrays()
     events = []
     for rows, given in ((mine, _ONE), (theirs, _ITS_ONE)):
-        event = _event(rows, "Tensor.view.0.forward", [given], given, {})
+        event = call_of(rows, "Tensor.view.0.forward", [given], given, {})
         event.record["output"][0]["dtype"] = "torch.bfloat16"
         events.append(event)
     candidate: Any = mine
@@ -142,9 +112,9 @@ def test_a_view_as_a_different_type_gives_different_numbers() -> None:
 
 
 def _changed(name: str, mine: list[Any], result: np.ndarray, theirs: list[Any], its: np.ndarray, **named: Any) -> Any:
-    rows, others = _Rows(), _Rows()
-    one = OneCall.of(_event(rows, name, mine, result, named))
-    other = OneCall.of(_event(others, name, theirs, its, named))
+    rows, others = RowsOfArrays(), RowsOfArrays()
+    one = OneCall.of(call_of(rows, name, mine, result, named))
+    other = OneCall.of(call_of(others, name, theirs, its, named))
     candidate: Any = rows
     reference: Any = others
     return one, candidate, change_by_call(one, other, candidate, reference)

@@ -85,6 +85,12 @@ def test_where_elements_change_sides_a_share_of_the_gradient_goes_elsewhere() ->
     assert flips == pytest.approx(math.sqrt(taken.distance / taken.norm))
     assert scales.chosen_otherwise("gelu", "backward", [arriving, taken]) == 0.0
     assert scales.chosen_otherwise("relu", "forward", [taken]) == 0.0
+    # The one element that holds most of the gradient may be among them, where they are not few.
+    alone = _RANDOM.standard_normal(4096)
+    alone[7] = 100.0
+    coarse, fine = (_apart(_RANDOM.standard_normal(4096), size) for size in (1e-2, 1e-5))
+    assert scales.chosen_otherwise("abs", "backward", [_apart(alone), coarse]) > 0.4
+    assert scales.chosen_otherwise("abs", "backward", [_apart(alone), fine]) < 0.02
 
 
 def test_angles_are_rounded_to_units_of_their_size() -> None:
