@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from msprobe.compare.name_table import layer_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured import scales
+from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
+from msprobe.diagnose.measured.own_arguments import OneCall
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
@@ -191,6 +193,8 @@ class _Modules:
             operator = "" if is_taken else _operator(event)
             factors = self._factors(event, slot) if operator in scales.PRODUCTS else ()
             results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, factors))
+            if operator and event.direction == "forward":
+                results += self._by_itself(event, slot, operator, deviation)
         if not results or (is_taken and scope.is_empty):
             if results:
                 yield Node(event, MODULE, event.direction, self._unit, (), "", from_outside=True)
@@ -198,6 +202,15 @@ class _Modules:
         excused = "" if is_known else "arguments"
         product = "" if is_taken else kind_of(event) or ""
         yield Node(event, MODULE, event.direction, self._unit, tuple(results), product, excused, is_taken=is_taken)
+
+    def _by_itself(self, event: Event, slot: str, operator: str, made: Deviation) -> list[MeasuredResult]:
+        """A layer as a call of the function that it is, with its parameters as arguments."""
+        calls = [
+            OneCall(f"Module.{operator}", [*side.inputs(), *side.parameters()], side.outputs())
+            for side in (event, self._pairing.partner[event])
+        ]
+        taken = self._floating(self._passes[event].inputs)
+        return results_by_itself(slot, calls[0], calls[1], self._table.rows, made, taken, self._unit)
 
     def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
         """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what

@@ -11,11 +11,10 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.measured import scales
+from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
-from msprobe.diagnose.measured.ends import apart_at_ends
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
 from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on
-from msprobe.diagnose.measured.kept import ROUNDED_BY_ONE, kept_size
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
@@ -280,8 +279,6 @@ def _node_of(
             try:
                 if direction == "forward":
                     result = _result_by_arguments(slot, member, deviation, floating, table)
-                    if result is None and unit > SINGLE:
-                        result = _result_by_ends(slot, member, table)
                 if result is None:
                     result = _result(name, direction, slot, deviation, floating, unit, over_rows, forward)
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
@@ -290,8 +287,8 @@ def _node_of(
                     if name in operators.ALONG_PATHS:
                         result = _along_paths(result, direction, rows if direction == "forward" else length)
                 results.append(replace(result, alone=1) if as_one else result)
-                if direction == "forward" and unit > SINGLE:
-                    results += _what_is_kept(slot, member, deviation, floating, table)
+                if direction == "forward":
+                    results += results_by_itself(slot, member.ours, member.other, table.rows, deviation, floating, unit)
             except ArithmeticError:  # numbers that no recorder writes
                 excused = excused or "results"
     if excused == "unset" and not results:
@@ -366,27 +363,6 @@ def _result_by_arguments(
         alike=made.alike,
         is_carried=not change.distance,
     )
-
-
-def _result_by_ends(slot: str, member: _Member, table: DeviationTable) -> MeasuredResult | None:
-    """A result whose largest or least element is not what the argument of its side makes; None for any other."""
-    apart = apart_at_ends(member.ours, member.other, *table.rows)
-    return None if apart is None else MeasuredResult(slot, apart, apart, 0.0, 0.0, 1, False)
-
-
-def _what_is_kept(
-    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: DeviationTable
-) -> list[MeasuredResult]:
-    """What a call keeps, whatever it is given, as one more result; none for most calls."""
-    first = next(iter(floating), None)
-    if first is None or first.kind == "lower" or made.kind == "lower":
-        return []
-    given = first.distance / first.norm if first.norm else 0.0
-    kept = kept_size(member.ours, member.other, *table.rows, min(given, 1.0))
-    if kept is None:
-        return []
-    apart, follows, alone = kept
-    return [MeasuredResult(slot, 0.0, apart, 0.0, follows, made.count, False, ROUNDED_BY_ONE, alone, alone)]
 
 
 def _both_factors(is_one: bool, first: float, other: float) -> float:
