@@ -21,8 +21,8 @@ from msprobe.store.rows import StoredRows
 #: In units, each result is rounded by half of one: between two sides as much as one, of two kernels that approximate a
 #: function half of one more on each side.
 _ROUNDED, _APPROXIMATED = 1.0, 2.0
-#: Elements below it may be taken for zero: float16 has no smaller normal number.
-_SMALL = 2.0**-14
+#: Elements below it are not looked at: float16 has few smaller numbers, and kernels subtract to make them.
+_SMALL = 2.0**-12
 
 
 def _inverse_root(value: float) -> float:
