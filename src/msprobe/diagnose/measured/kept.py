@@ -1,4 +1,5 @@
-"""What a call keeps, whatever it is given: a norm gives all rows, or channels, one size, and a softmax one sum.
+"""What a call keeps, whatever it is given: a norm gives all rows, or channels, one size, a softmax one sum, and a sum
+over some dimensions has the sum of all.
 
 How far its arguments are apart says nothing of these: a kernel that is wrong by a hundredth is seen behind a network
 that has made ten of it. What is compared are norms and sums of whole results.
@@ -10,7 +11,8 @@ import math
 from typing import Any, NamedTuple
 
 from msprobe.diagnose import operators
-from msprobe.diagnose.measured.own_arguments import OneCall, numbers_of_finite
+from msprobe.diagnose.measured.node import FEW_ELEMENTS
+from msprobe.diagnose.measured.own_arguments import SUMMED_IN_SINGLE, OneCall, numbers_of_finite
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.store.rows import Numbers, StoredRows
@@ -49,6 +51,13 @@ def kept_size(
         return None
     if call.name in operators.KEEPS_SUM:
         return KeptSize(abs(mine[0] - theirs[0]) / math.sqrt(count) / norm, 0.0, _fewest_rows(call, count))
+    if call.name in operators.SUMS:
+        totals = _total_apart(call, mine, candidate), _total_apart(other, theirs, reference)
+        if totals[0] is None or totals[1] is None:
+            return None
+        (ours, in_doubt), (its, _) = totals
+        scale = math.sqrt(count) * norm
+        return KeptSize(abs(ours - its) / scale, in_doubt / scale, count)
     if call.name not in operators.KEEPS_SIZE:
         return None
     pairs = _weights(call, other)
@@ -58,6 +67,21 @@ def kept_size(
         return None
     apart = abs(math.sqrt(mine[1]) - math.sqrt(theirs[1])) / norm
     return KeptSize(apart, math.hypot(follows * given, _share_apart(sizes)), _fewest_rows(call, count))
+
+
+def _total_apart(call: OneCall, made: Numbers, rows: StoredRows) -> tuple[float, float] | None:
+    """The sum of what a call gives, less that of what it is given, and how far that may be off; None where what it is
+    given is not known, or a few numbers are given, whose rounding does not average out.
+    """
+    if not call.inputs or numel(result := call.outputs[0][1]) < FEW_ELEMENTS:
+        return None
+    first: Any = call.inputs[0][1]
+    numbers = numbers_of_finite(first, rows)
+    if numbers is None:
+        return None
+    taken = numel(first)
+    share = numel(result) / taken if call.name == "mean" else 1.0
+    return made[0] - share * numbers[0], share * SUMMED_IN_SINGLE * math.sqrt(taken * numbers[1])
 
 
 def _weights(call: OneCall, other: OneCall) -> list[tuple[Any, Any]] | None:

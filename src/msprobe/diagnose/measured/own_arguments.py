@@ -24,7 +24,7 @@ from msprobe.store.rows import SUMS, Numbers, StoredRows, number_of
 
 #: Accelerators without double precision add up to 131,072 elements in single precision, each addition to half a unit:
 #: sqrt(2**17) * 2**-24, of the norm.
-_SUMMED_IN_SINGLE = 2.0**-15.5
+SUMMED_IN_SINGLE = 2.0**-15.5
 #: How many deviations the smallest divisor is to be away from nothing.
 _ABOVE = 8.0
 #: What is added shows in sums if it is so many times as large as what these may be off by.
@@ -95,7 +95,7 @@ def change_by_call(call: OneCall, other: OneCall, candidate: StoredRows, referen
     norm = max(math.hypot(*left.sums[:-1]) / math.sqrt(SUMS) for left in lefts)
     scale = max(mine.scale, theirs.scale)
     change = _apart(call, mine, theirs, scale)
-    return None if change is None or norm < _SHOWS * _SUMMED_IN_SINGLE * scale else replace(change, norm=norm)
+    return None if change is None or norm < _SHOWS * SUMMED_IN_SINGLE * scale else replace(change, norm=norm)
 
 
 def apart_of_quotient(
@@ -138,7 +138,7 @@ def _apart(call: OneCall, mine: _Left, theirs: _Left, scale: float) -> Deviation
     sums = abs(total) / math.sqrt(max(count, 1))
     if not (math.isfinite(distance) and math.isfinite(sums) and math.isfinite(scale)):
         return None
-    noise = _SUMMED_IN_SINGLE * scale
+    noise = SUMMED_IN_SINGLE * scale
     return Deviation("estimate", max(distance - noise, 0.0), max(sums - noise, 0.0), scale, count, alike=count)
 
 

@@ -31,6 +31,8 @@ CALLS: dict[str, tuple[_Compute, Callable[[Any, Any], list[Any]]]] = {
     "Torch.rms_norm": (lambda x, w, b: F.rms_norm(x, (_WIDTH,), w), lambda w, b: [_WIDTH, w, 1e-5]),
     "Functional.batch_norm": (_batch_norm, lambda w, b: [None, None, w, b, True, 0.1, 1e-5]),
     "Functional.normalize": (lambda x, w, b: F.normalize(x), lambda w, b: [2.0, 1]),
+    "Tensor.sum": (lambda x, w, b: x.sum(1), lambda w, b: [1]),
+    "Tensor.mean": (lambda x, w, b: x.mean(0), lambda w, b: [0]),
     "Torch.softmax": (lambda x, w, b: torch.softmax(3 * x, -1), lambda w, b: [-1]),
 }
 
