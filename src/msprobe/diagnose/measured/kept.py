@@ -52,10 +52,10 @@ def kept_size(
     if call.name in operators.KEEPS_SUM:
         return KeptSize(abs(mine[0] - theirs[0]) / math.sqrt(count) / norm, 0.0, _fewest_rows(call, count))
     if call.name in operators.SUMS:
-        totals = _total_apart(call, mine, candidate), _total_apart(other, theirs, reference)
-        if totals[0] is None or totals[1] is None:
+        our_total, its_total = _total_apart(call, mine, candidate), _total_apart(other, theirs, reference)
+        if our_total is None or its_total is None:
             return None
-        (ours, in_doubt), (its, _) = totals
+        (ours, in_doubt), (its, _) = our_total, its_total
         scale = math.sqrt(count) * norm
         return KeptSize(abs(ours - its) / scale, in_doubt / scale, count)
     if call.name not in operators.KEEPS_SIZE:
