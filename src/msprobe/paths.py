@@ -29,9 +29,6 @@ _BUFFER_BYTES = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FILE |= getattr(os, "O_NOFOLLOW", 0)
 
-# What a killed process leaves of a file that it was writing; such files may be deleted once
-# nobody writes any more.
-TEMPORARY_FILES = ".msprobe-*.tmp"
 # How often a folder is made again whose parent vanished a moment ago.
 _MOST_VANISHED = 10
 # Ranks on several machines may share a folder and a process number, so the numbers begin anywhere.

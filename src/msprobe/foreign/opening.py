@@ -87,10 +87,10 @@ def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: boo
         raise PathError(said("file-unreadable", path, reason.lower())) from problem
 
 
-def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
+def is_regular(path: StrPath) -> bool:
     """Whether there is a regular file. No error where there is nothing, or where it cannot be looked at."""
     try:
-        mode = os.stat(path, follow_symlinks=follow_links).st_mode
+        mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
     return stat.S_ISREG(mode)

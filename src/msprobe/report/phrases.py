@@ -264,9 +264,8 @@ def whereabouts(finding: Finding) -> list[tuple[str, str]]:
 def source_of(finding: Finding) -> Frame | None:
     """The line of the user's code that made the call, where the recorder noted it, or the stack says."""
     source = finding.evidence.get("source")
-    own = own_frames(finding.stack, 1)
     if not isinstance(source, str):
-        return own[0] if own else None
+        return own_frame(finding.stack)
     for frame in frames(finding.stack):
         if frame.place == clean(source):
             return frame
@@ -296,11 +295,10 @@ def frames(stack: Sequence[str]) -> list[Frame]:
     return parsed
 
 
-def own_frames(stack: Sequence[str], most: int) -> list[Frame]:
-    """The innermost frames of the user's own code; of all frames where everything is a library's."""
+def own_frame(stack: Sequence[str]) -> Frame | None:
+    """The innermost frame of the user's own code; of all frames where everything is a library's."""
     every = frames(stack)
-    own = [frame for frame in every if not _LIBRARY.search(frame.file)]
-    return (own or every)[:most]
+    return next((frame for frame in every if not _LIBRARY.search(frame.file)), every[0] if every else None)
 
 
 def evidence_rows(finding: Finding) -> list[EvidenceRow]:

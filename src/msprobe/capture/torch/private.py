@@ -238,8 +238,7 @@ count_dispatch_modes: Callable[[], int] = find("torch._C._len_torch_dispatch_sta
 without_dispatch_modes: Any = find("torch.utils._python_dispatch._disable_current_modes") or _DoNothing
 push_dispatch_mode: Callable[[Any], None] = find("torch.utils._python_dispatch._push_mode")
 pop_dispatch_mode: Callable[[], Any] = find("torch.utils._python_dispatch._pop_mode")
-# For whoever makes calls again: functions that only C++ has, and the samples of operators that torch tests itself with.
-C_FUNCTIONS: Any = find("torch._C._nn")
+# For whoever makes calls again: the samples of operators that torch tests itself with.
 SAMPLES_MODULE = "torch.testing._internal.common_methods_invocations"
 DispatchMode: Any = find("torch.utils._python_dispatch.TorchDispatchMode") or object
 
