@@ -18,8 +18,9 @@ from typing import Any, NoReturn, TypeVar
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import BudgetError, Limits, factor
-from msprobe.foreign.opening import StrPath, open_regular
+from msprobe.foreign.opening import open_regular
 from msprobe.messages import said
+from msprobe.paths import StrPath
 
 _HEADER = b"SQLite format 3\0"
 #: Of the two bytes of the header that say who may read and write: a journal is written ahead.

@@ -14,8 +14,9 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
-from msprobe.foreign.opening import StrPath, file_bytes
+from msprobe.foreign.opening import file_bytes
 from msprobe.messages import said
+from msprobe.paths import StrPath
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')

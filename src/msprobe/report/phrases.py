@@ -15,8 +15,9 @@ from typing import Any
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
+from msprobe.foreign.letters import printable
+from msprobe.foreign.plain_numbers import is_number
 from msprobe.messages import Wording, joined, said, translated
-from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
 
 HEADLINES: dict[Status, str] = {
@@ -348,17 +349,13 @@ def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[EvidenceRo
 
 def _two(left: Any, right: Any) -> tuple[str, str]:
     """Two values with as many digits as it takes to see that they differ."""
-    if not (_is_number(left) and _is_number(right)):
+    if not (is_number(left) and is_number(right)):
         return number(left), number(right)
     for digits in (6, 9, 12, 17):
         ours, other = number(left, digits), number(right, digits)
         if ours != other or left == right:
             return ours, other
     return repr(left), repr(right)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def number(value: Any, digits: int = 6) -> str:
