@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from sheets import read_table
+from support.sheets import read_table
 from torch import nn
 
 from msprobe.compare.comparison import RowComparison, compare_parts

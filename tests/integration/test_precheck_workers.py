@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe import engine
 from msprobe.capture.torch import private_compiler

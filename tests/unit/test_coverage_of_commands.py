@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Completed, call
-from rollouts_made import made, rows
+from support.command_line import Completed, call
+from support.prechecked import InThisProcess
+from support.rollouts_made import made, rows
 from unit import test_coverage, test_coverage_of_writers
 from unit.lockstep import test_coverage as test_lockstep_coverage
 from unit.test_coverage import (
@@ -32,7 +33,6 @@ from unit.test_coverage_of_writers import (
 
 from msprobe.cli.commands import COMMANDS
 from msprobe.precheck import pool, sample_check
-from tests.prechecked import InThisProcess
 
 #: Commands that read nothing of a recording, or one call of it.
 READ_NOTHING = {

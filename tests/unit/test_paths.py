@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe import paths
 from msprobe.errors import PathError

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.config.ranges import LARGEST, RangeError, expand, parse_element
 

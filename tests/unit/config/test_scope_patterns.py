@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.config.scope_patterns import (
     compile_list,

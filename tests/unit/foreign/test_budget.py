@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError, Limits

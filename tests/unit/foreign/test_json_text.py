@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError, Limits

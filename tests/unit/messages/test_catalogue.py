@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from message_snapshots import SNAPSHOTS, snapshot
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 import msprobe
 from msprobe.diagnose.check import CHECKS

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 mindspore = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore

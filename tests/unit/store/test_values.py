@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import raising
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import values

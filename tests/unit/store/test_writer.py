@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_text import written
+from support.json_text import written
 
 from msprobe import __version__
 from msprobe.messages import said

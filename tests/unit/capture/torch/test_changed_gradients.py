@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
+from support.recorded import Dump
 from torch import nn
 from torch.nn import functional as F
 
 from msprobe.listeners import Changer, Changes, NewGradient, Observer, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 OTHER = torch.linspace(-1, 1, 24).reshape(3, 8)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recorded import Dump, record
+from support.recorded import Dump, record
 from torch import nn
 from torch.autograd import Function
 

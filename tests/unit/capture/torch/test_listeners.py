@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions, raising
-from native_and_python import use_python
+from support.coded_texts import mentions, raising
+from support.native_and_python import use_python
+from support.recorded import Dump
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -20,7 +21,6 @@ from msprobe import listeners
 from msprobe.capture import native
 from msprobe.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 # What is different in each recording: the process, and from which line of a test it was begun.
 OF_ONE_RUN = re.compile(rb'"process": \{[^}]*\}|File [^"]*test_listeners.py, line \d+, in test_.*')

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 import msprobe
 from msprobe import log

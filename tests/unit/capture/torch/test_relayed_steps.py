@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from support.recorded import Dump
 from torch import nn
 
 from msprobe.listeners import Observer, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 
 class Steps(Observer):

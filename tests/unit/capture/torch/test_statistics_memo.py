@@ -7,8 +7,8 @@ import json
 
 import pytest
 import torch
-from coded_texts import mentions
-from native_and_python import use_python
+from support.coded_texts import mentions
+from support.native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch import private

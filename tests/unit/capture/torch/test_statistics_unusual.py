@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 import torch
-from native_and_python import use_python
+from support.native_and_python import use_python
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
-from native_and_python import use_python
-from recorded import record, record_steps
+from support.coded_texts import mentions
+from support.native_and_python import use_python
+from support.recorded import record, record_steps
 from torch import nn
 
 from msprobe import log

@@ -11,13 +11,13 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from support.recorded import Dump
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d as c10d
 from torch.utils.checkpoint import checkpoint
 
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.pytorch import PrecisionDebugger
-from tests.recorded import Dump
 
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from native_and_python import use_python
-from recorded import Dump, record
+from support.native_and_python import use_python
+from support.recorded import Dump, record
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from msprobe.capture import native

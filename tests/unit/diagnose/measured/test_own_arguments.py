@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_made import numbers_of, row_of
+from support.rows_made import numbers_of, row_of
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.measured.deviation import Deviation

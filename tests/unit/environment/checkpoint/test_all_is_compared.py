@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from coded_texts import mentions
-from command_line import call
 from safetensors.torch import save_file
+from support.coded_texts import mentions
+from support.command_line import call
 from torch import nn
 
 from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from coded_texts import raising
 from safetensors.torch import save_file
+from support.coded_texts import raising
 
 from msprobe.engine import Workers
 from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
-from megatron_made import dense, save, shard, with_experts
+from support.coded_texts import raising
+from support.megatron_made import dense, save, shard, with_experts
 
 from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.errors import InvalidInputError, PathError

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import dump_folder
 import mindspore as ms
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from mindspore import mint, nn, ops
 
 from msprobe.capture.mindspore import graph, kernels
 from msprobe.mindspore import PrecisionDebugger
+from support import dump_folder
 
 WHY = "MindSpore is not installed here; `make test-mindspore` runs these"
 

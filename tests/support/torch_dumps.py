@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dump_folder
 import pytest
 import torch
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
+from support import dump_folder
 
 
 class Dump(dump_folder.Dump):
