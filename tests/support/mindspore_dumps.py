@@ -95,15 +95,6 @@ class Recorder(dump_folder.Recorder):
     debugger = PrecisionDebugger
     dumps = Dump
 
-    def __call__(self, **settings: Any) -> PrecisionDebugger:
-        made: PrecisionDebugger = super().__call__(**settings)
-        return made
-
-    def end(self) -> Dump:
-        """The program ends."""
-        found: Dump = super().end()
-        return found
-
 
 @pytest.fixture
 def record(tmp_path: Path) -> Iterator[Recorder]:

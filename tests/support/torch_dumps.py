@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -49,15 +48,6 @@ class Recorder(dump_folder.Recorder):
 
     debugger = PrecisionDebugger
     dumps = Dump
-
-    def __call__(self, **settings: Any) -> PrecisionDebugger:
-        made: PrecisionDebugger = super().__call__(**settings)
-        return made
-
-    def end(self) -> Dump:
-        """The program ends."""
-        found: Dump = super().end()
-        return found
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from unit.test_coverage import (
     the_other_rank,
 )
 from unit.test_coverage_of_writers import (
+    Case,
     a_monitored_rank,
     half_of_its_lines,
     its_csv_file,
@@ -123,17 +122,6 @@ def half_of_the_responses(folder: Path) -> None:
     path = folder / "trainer.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
-
-
-@dataclass(frozen=True)
-class Case:
-    """``names``: words of what was not read; ``status``: what the command ends with."""
-
-    command: Callable[[Path, Path], Completed]
-    make: Callable[[Path], Path]
-    take: Callable[[Path], None]
-    names: str
-    status: int = 2
 
 
 CASES = [

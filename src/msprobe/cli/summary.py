@@ -62,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     missing = missing_ranks(dump)
     for text in (*lost, *missing):
         print_line("  " + printable_name(translated(text)))
-    covered = _covered(dump, parts, [*unread, *lost, *missing])
+    covered = _covered(parts, [*unread, *lost, *missing])
     if not covered.is_complete:
         print_line(printable_name(translated(covered.sentence("read"))))
     _print_origins(parts, print_line)
@@ -105,7 +105,7 @@ def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[
     return parts, unread
 
 
-def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
+def _covered(parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
     from msprobe.diagnose.covered import dump_coverage
     from msprobe.store.damage import place_in_words
 

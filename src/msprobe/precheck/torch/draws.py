@@ -133,7 +133,7 @@ class _Giving(DispatchMode):  # type: ignore[misc]
         if func._schema.returns and func._schema.returns[0].alias_info is not None and written:
             return written[0]
         wide = _type_of(args, kwargs)
-        results = [_as(result, wide, written) for result in draw.results]
+        results = [_as(result, wide) for result in draw.results]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -152,7 +152,7 @@ def _type_of(args: Any, kwargs: Any) -> torch.dtype | None:
     return None
 
 
-def _as(value: Any, wide: torch.dtype | None, written: list[torch.Tensor]) -> Any:
+def _as(value: Any, wide: torch.dtype | None) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     floats = value.is_floating_point() and wide is not None and wide.is_floating_point

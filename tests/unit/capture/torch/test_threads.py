@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.pytorch import PrecisionDebugger
 
+pytestmark = pytest.mark.usefixtures("group_of_one")
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    store = tmp_path_factory.mktemp("rendezvous") / "store"
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def run_beside(work: Callable[[], Any]) -> None:

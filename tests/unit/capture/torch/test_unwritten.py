@@ -6,7 +6,6 @@ What `empty` gives here is NaN (torch fills it so that programs repeat themselve
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from msprobe.capture.torch import recorder
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.diagnose import compare_runs
 
+pytestmark = pytest.mark.usefixtures("known_memory")
 Tensor = torch.Tensor
 SIZE = 4096
 
@@ -44,13 +44,6 @@ class Filled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gradients[0]
-
-
-@pytest.fixture(autouse=True)
-def known_memory() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(params=["native", "python", "late"])
