@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -14,14 +15,15 @@ from msprobe.capture.torch.device_errors import is_out_of_memory, reason
 from msprobe.capture.torch.device_statistics import Measurement
 from msprobe.capture.torch.remembered import KnownElements
 from msprobe.capture.torch.row_descriptions import RowDescriptions
-from msprobe.capture.torch.statistics_framework import Numbers, reduce
+from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
 from msprobe.capture.torch.statistics_info import Content, TensorNumbers, digest_key
-from msprobe.capture.torch.tensor_types import known_types
 from msprobe.messages import said
 
 SummaryMode = Literal["statistics", "md5", "xor", "xxh3", "structure"]
 
 _UNREADABLE: Numbers = {}
+# Name, the number that the native reductions know it by, whether every tensor has a digest, values of a one-byte float.
+_Known = tuple[str, int, bool, bytes | None]
 
 
 class HostElements:
@@ -37,7 +39,7 @@ class HostElements:
         self.is_precise = is_precise
         self.flags = native.HIGH_PRECISION if is_precise else 0
         self.further = native.further_passes(text.needs)
-        self.types = known_types(self.wants_digest)
+        self.types = _known_types(self.wants_digest)
         #: The rows of this step's tensors; of no use for digests alone.
         self.rows = TensorRows() if self.counts else None
         self.row_descriptions = RowDescriptions(self.rows, self.types)
@@ -113,3 +115,21 @@ class HostElements:
         if known.numbers is None:
             return Content(b'"md5":' + known.xor + SEPARATOR, b"", digest_key(known.xxh3), None)
         return TensorNumbers(self.text, known.numbers, known.crc, known.xxh3).content()
+
+
+def _known_types(wants_digest: Callable[[torch.dtype], bool]) -> dict[torch.dtype, _Known]:
+    """The types that native reductions take; none without the extension."""
+    types: dict[torch.dtype, _Known] = {}
+    if native.numbers is None:
+        return types
+    for name, kind in native.KINDS.items():
+        dtype = getattr(torch, name, None)
+        if isinstance(dtype, torch.dtype):
+            types[dtype] = (str(dtype), kind, wants_digest(dtype), None)
+    for name in dir(torch):
+        dtype = getattr(torch, name)
+        if isinstance(dtype, torch.dtype) and digest.is_float8(dtype):
+            with OwnWork():
+                table = digest.float8_values(dtype).tobytes()
+            types[dtype] = (str(dtype), native.KINDS["float8"], wants_digest(dtype), table)
+    return types
