@@ -79,7 +79,8 @@ def seed_draws(key: str, side: str, seed: int) -> None:
     torch.manual_seed(int(generator_for(key, f"draws of {side}", seed).integers(1 << 62)))
 
 
-def _is_drawing(function: Any) -> bool:
+def is_drawing(function: Any) -> bool:
+    """Whether an operator draws random numbers."""
     return torch.Tag.nondeterministic_seeded in function.tags
 
 
@@ -103,7 +104,7 @@ class _Noting(DispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if _is_drawing(func):
+        if is_drawing(func):
             results = [_copy(leaf) for leaf in leaves_of(result)]
             self._noted.append(Draw(str(func), results, [_copy(tensor) for tensor in _written(func, args, kwargs)]))
         return result
@@ -119,7 +120,7 @@ class _Giving(DispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not _is_drawing(func):
+        if not is_drawing(func):
             return func(*args, **kwargs)
         if self.count >= len(self._draws) or self._draws[self.count].name != str(func):
             raise OtherDrawsError(said("draws-by-different-function", func))
