@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.report.phrases import Frame, own_frame
+from msprobe.report.source_frames import Frame, own_frame
 from msprobe.view.judged import JudgedStep
 from msprobe.view.protocol import LinesAnswer
 
