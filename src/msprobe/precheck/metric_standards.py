@@ -28,7 +28,7 @@ class MissingNumberError(ValueError):
 
 
 @dataclass
-class BothSides:
+class MetricRows:
     """The rows of one result in both files."""
 
     ours: dict[str, str]
@@ -84,7 +84,7 @@ def digits(value: float) -> str:
     return f"{value:.14f}"
 
 
-def _benchmark(sides: BothSides, cells: dict[str, str]) -> str:
+def _benchmark(sides: MetricRows, cells: dict[str, str]) -> str:
     limits = ratios_of(sides.api, sides.profile)
     failed = []
     for metric, label, limit, decides in (
@@ -102,7 +102,7 @@ def _benchmark(sides: BothSides, cells: dict[str, str]) -> str:
     return "error" if any(failed) else "pass"
 
 
-def _zeros(cells: dict[str, str], sides: BothSides) -> list[bool]:
+def _zeros(cells: dict[str, str], sides: MetricRows) -> list[bool]:
     good_sides = []
     for metric, column, verdict in (
         ("non_finite", "inf/nan错误率", "inf/nan判定结果"),
@@ -117,11 +117,11 @@ def _zeros(cells: dict[str, str], sides: BothSides) -> list[bool]:
     return good_sides
 
 
-def _absolute(sides: BothSides, cells: dict[str, str]) -> str:
+def _absolute(sides: MetricRows, cells: dict[str, str]) -> str:
     return "pass" if all(_zeros(cells, sides)) else "error"
 
 
-def _accumulative(sides: BothSides, cells: dict[str, str]) -> str:
+def _accumulative(sides: MetricRows, cells: dict[str, str]) -> str:
     good = _zeros(cells, sides)
     balance = sides.number("balance")
     limit = thresholds_of(sides.dtype).accumulated_balance
@@ -130,14 +130,14 @@ def _accumulative(sides: BothSides, cells: dict[str, str]) -> str:
     return "pass" if all(good) and balance <= limit else "error"
 
 
-def _binary(sides: BothSides, cells: dict[str, str]) -> str:
+def _binary(sides: MetricRows, cells: dict[str, str]) -> str:
     value = sides.number("unequal")
     cells["二进制一致错误率"] = digits(value)
     cells["二进制一致错误率判定结果"] = status = "pass" if value == 0 or _no_worse(sides, "unequal") else "error"
     return status
 
 
-def _ulp(sides: BothSides, cells: dict[str, str]) -> str:
+def _ulp(sides: MetricRows, cells: dict[str, str]) -> str:
     mean, share, ratio = sides.number("ulp_mean"), sides.number("ulp_share"), sides.ratio("ulp_share")
     if sides.dtype == "float32":
         good = mean < 64 or share < 0.05 or ratio < 1
@@ -149,7 +149,7 @@ def _ulp(sides: BothSides, cells: dict[str, str]) -> str:
     return status
 
 
-def _no_worse(sides: BothSides, metric: str) -> bool:
+def _no_worse(sides: MetricRows, metric: str) -> bool:
     """True where the candidate is no further off than the control: compared with itself a check passes.
 
     In standards of ours. The reference is in higher precision, so the control, too, has errors where 8.1.1 allows none.
@@ -157,7 +157,7 @@ def _no_worse(sides: BothSides, metric: str) -> bool:
     return sides.profile.own and sides.number(metric) <= sides.number(metric, control=True)
 
 
-def _thousandth(sides: BothSides, cells: dict[str, str]) -> str:
+def _thousandth(sides: MetricRows, cells: dict[str, str]) -> str:
     value = sides.number("thousandth")
     cells["双千指标"] = digits(value)
     good = value >= 0.999
@@ -168,7 +168,7 @@ def _thousandth(sides: BothSides, cells: dict[str, str]) -> str:
 
 
 #: What each standard says of both sides, and the cells that it fills.
-JUDGES: dict[Standard, Callable[[BothSides, dict[str, str]], str]] = {
+JUDGES: dict[Standard, Callable[[MetricRows, dict[str, str]], str]] = {
     "benchmark": _benchmark,
     "ulp": _ulp,
     "absolute": _absolute,

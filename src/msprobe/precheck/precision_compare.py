@@ -18,7 +18,7 @@ from msprobe.precheck.columns import BLANK, DIRECTED, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
 from msprobe.precheck.compiler_rule import problem_of, share_of_limit
 from msprobe.precheck.details_table import DetailsTable
-from msprobe.precheck.metric_standards import COLUMN, JUDGES, BothSides, MissingNumberError, digits
+from msprobe.precheck.metric_standards import COLUMN, JUDGES, MetricRows, MissingNumberError, digits
 from msprobe.precheck.ranking import counts_line, shortened
 from msprobe.precheck.standards import (
     LABELS,
@@ -273,7 +273,7 @@ def _has_other_arguments(ours: dict[str, str], theirs: dict[str, str]) -> bool:
 def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> ComparedOutput:
     """The verdict of ``--standard compiler`` on a result of floats, of which both files have the error as a whole."""
     row = ComparedOutput(ours["API Name"], "pass")
-    sides = BothSides(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
+    sides = MetricRows(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
     try:
         candidate, control = sides.number("rmse"), sides.number("rmse", control=True)
     except MissingNumberError as problem:
@@ -342,7 +342,7 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
         row.standard = "benchmark"
     if profile.levels and is_float8(dtype):
         row.standard = "ulp"
-    sides = BothSides(ours, theirs, dtype.rpartition(".")[2], api, profile)
+    sides = MetricRows(ours, theirs, dtype.rpartition(".")[2], api, profile)
     if dtype in _COMPARED:
         row.standard = sides.measured(row.standard)
     try:

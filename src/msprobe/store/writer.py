@@ -31,7 +31,7 @@ from msprobe.store import (
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
 from msprobe.store.pieces import LENGTH, LENGTH_BITS
-from msprobe.store.step_files import StepContent, StepFiles
+from msprobe.store.record_files import RecordContent, RecordFiles
 
 _RECORD_DEPTH = 2
 _FRAMES_DEPTH = 2
@@ -90,8 +90,8 @@ class DumpWriter:
         self._kind: layout.FileKind = kind
         self._with_stacks = with_stacks and kind == "dump"
         self._with_construct = with_construct and kind == "dump"
-        self._content = content = StepContent()
-        self._files = StepFiles(
+        self._content = content = RecordContent()
+        self._files = RecordFiles(
             content, header, encode, kind, self._with_stacks, self._with_construct, strict_json, compress
         )
         self._strict = strict_json

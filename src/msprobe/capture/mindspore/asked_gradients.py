@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.mindspore.executor import pynative_executor
-from msprobe.capture.mindspore.patches import Replacement, Watch
+from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 
 #: Where a gradient of a node goes: None if nowhere, the name of a leaf, empty for a node.
 End = str | None
 
 
-class AskedGradients(Watch):
+class AskedGradients(ExecutorWatch):
     """Notices what is asked for, from the executor that is notified of it."""
 
     def __init__(self) -> None:

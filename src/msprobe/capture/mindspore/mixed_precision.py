@@ -6,11 +6,11 @@ import functools
 from typing import Any
 
 from msprobe.capture.mindspore.executor import pynative_executor
-from msprobe.capture.mindspore.patches import Replacement, Watch
+from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 
 
-class MixedPrecision(Watch):
+class MixedPrecision(ExecutorWatch):
     """Notices that there are such cells, from the executor that is notified of them."""
 
     def __init__(self, tensors: MindSporeTensors) -> None:

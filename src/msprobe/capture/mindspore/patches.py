@@ -49,7 +49,7 @@ class Replacement:
             setattr(self.holder, self.name, self.own)
 
 
-class Watch:
+class ExecutorWatch:
     """What notices something by one replacement, which this MindSpore may have no place for."""
 
     _replacement: Replacement | None = None

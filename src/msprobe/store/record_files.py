@@ -21,7 +21,7 @@ _READ_WRITE = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass
-class StepContent:
+class RecordContent:
     """What files say, by names as they stand there, in quotation marks."""
 
     #: Where records stand in the journal; 0 for a place that is reserved.
@@ -35,14 +35,14 @@ class StepContent:
     has_other_parents: bool = False
 
 
-class StepFiles:
+class RecordFiles:
     """Writes ``dump.json`` (or ``debug.json``), ``stack.json`` and ``construct.json``; see
     :class:`msprobe.store.writer.DumpWriter`, which has the arguments.
     """
 
     def __init__(
         self,
-        content: StepContent,
+        content: RecordContent,
         header: dict[str, object],
         encode: Callable[[object, int], bytes],
         kind: layout.FileKind,
