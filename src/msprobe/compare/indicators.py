@@ -19,7 +19,7 @@ from msprobe.messages import Wording, both
 
 RowSentences = dict[int, list[str]]
 
-#: What comes out of them came from other ranks, so nothing follows from what goes in.
+#: Their results came from other ranks, so nothing follows from their arguments.
 FROM_OTHER_RANKS = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
 _NOT_JUDGED = frozenset(
     (
