@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before ``-m`` chooses: of long tables a share is for each change, and the rest for the night; what costs most is
     for `make test-long`.
     """
-    from shares import mark_long, share_out
+    from support.shares import mark_long, share_out
 
     share_out(items)
     mark_long(items)
@@ -121,7 +121,7 @@ def simulated_device() -> None:
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that check calls are forks, which need not import torch: for tests of what they answer."""
-    import forked
+    from support import forked
 
     from msprobe.children import starting
 

@@ -19,8 +19,8 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
+from support import forked
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / ".cpu"

@@ -9,11 +9,10 @@ import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import forked
-import rollouts_made
-from command_line import call
-from megatron_made import dense, save
-from option_inputs import make_inputs
+from support import forked, rollouts_made
+from support.command_line import call
+from support.megatron_made import dense, save
+from support.option_inputs import make_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data" / "documents"
@@ -215,7 +214,7 @@ def _program(folder: Path, text: str) -> Path:
 def _gradients(folder: Path) -> None:
     """Of three steps; in the last one, a tenth of one layer's have the other sign on the NPU."""
     import torch
-    from probed import probing
+    from support.probed import probing
     from torch import nn
 
     for side in ("npu", "gpu"):

@@ -31,9 +31,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import command_line
-import forked
-from option_walker import standing_in
+from support import command_line, forked
+from support.option_walker import standing_in
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Why a block is not run.

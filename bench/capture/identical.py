@@ -6,10 +6,10 @@
     python bench/capture/identical.py HEAD --ways mix,L1-python --names lstm,fsdp2
     python bench/capture/identical.py HEAD --framework mindspore   # with the environment of make test-mindspore
 
-Each training of the zoo (tests/zoo; for MindSpore tests/mindspore_networks.py) is recorded in several ways by both
-versions, both times from the programs of the working tree and into the same folder, so that paths and call stacks are
-the same. Every file is then compared. A file that differs is recorded twice more by the first version: what that
-version does not repeat itself (memory that nobody wrote, threads) is listed apart and is no difference.
+Each training of the zoo (tests/zoo; for MindSpore tests/support/mindspore_networks.py) is recorded in several ways by
+both versions, both times from the programs of the working tree and into the same folder, so that paths and call
+stacks are the same. Every file is then compared. A file that differs is recorded twice more by the first version: what
+that version does not repeat itself (memory that nobody wrote, threads) is listed apart and is no difference.
 
 Exit code 1 if a file differs. The dumps that differ stay under .bench/identical/differing.
 """

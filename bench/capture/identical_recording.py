@@ -54,7 +54,7 @@ def record_pytorch(name: str, folder: Path, settings: dict[str, Any]) -> None:
 
 def record_mindspore(name: str, folder: Path, settings: dict[str, Any]) -> None:
     """A training of the networks, every step."""
-    import mindspore_networks
+    from support import mindspore_networks
 
     gc.collect()
     debugger = made(folder, settings, "mindspore")
@@ -109,7 +109,7 @@ def main() -> None:
 
 def listed(framework: str) -> dict[str, int]:
     if framework == "mindspore":
-        import mindspore_networks
+        from support import mindspore_networks
 
         return dict.fromkeys(mindspore_networks.NETWORKS, 1)
     import zoo

@@ -29,9 +29,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent / "tests")]
 
-import megatron_made  # noqa: E402
 import torch  # noqa: E402
 from reference_env import clean_environment, command_of, make  # noqa: E402
+from support import megatron_made  # noqa: E402
 
 _PARAMETER = 1 << 20  # elements: 4 MiB in float32
 

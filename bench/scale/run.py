@@ -190,7 +190,7 @@ def _of_ranks(count: int) -> str:
 def _write_checkpoints(folder: Path, ranks: int) -> Planted:
     """Eight ranks share each layer; one number of one layer is another one in the second checkpoint."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-    import megatron_made
+    from support import megatron_made
 
     stages = max(ranks // 8, 1)
     model = megatron_made.dense(layers=stages)

@@ -29,9 +29,6 @@ _BUFFER_BYTES = 1 << 20
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FILE |= getattr(os, "O_NOFOLLOW", 0)
 
-# What a killed process leaves of a file that it was writing; such files may be deleted once
-# nobody writes any more.
-TEMPORARY_FILES = ".msprobe-*.tmp"
 # How often a folder is made again whose parent vanished a moment ago.
 _MOST_VANISHED = 10
 # Ranks on several machines may share a folder and a process number, so the numbers begin anywhere.
@@ -55,7 +52,7 @@ def make_folder_in(folder: StrPath, *names: str) -> Path:
     except (OSError, ValueError):
         is_inside = False
     if not is_inside:
-        raise PathError(said("target-leads-out-of-folder", _shown(target), _shown(folder)))
+        raise PathError(said("target-leads-out-of-folder", quoted(target), quoted(folder)))
     return make_folder(target)
 
 
@@ -84,9 +81,9 @@ def create_folder(path: StrPath) -> bool:
         existing = missing[0]
         while existing and not os.path.lexists(existing):
             existing = os.path.dirname(existing)
-        raise PathError(said("parent-is-no-folder", _shown(folder), _shown(existing or folder))) from problem
+        raise PathError(said("parent-is-no-folder", quoted(folder), quoted(existing or folder))) from problem
     except OSError as problem:
-        raise PathError(said("folder-not-created", _shown(folder), reason_of(problem))) from problem
+        raise PathError(said("folder-not-created", quoted(folder), reason_of(problem))) from problem
     return created
 
 
@@ -115,7 +112,7 @@ def create_file(path: StrPath, *, append: bool = False, buffering: int = _BUFFER
         _set_file_mode(descriptor)
         return os.fdopen(descriptor, "ab" if append else "wb", buffering)
     except OSError as problem:
-        raise PathError(said("file-not-written", _shown(path), reason_of(problem))) from problem
+        raise PathError(said("file-not-written", quoted(path), reason_of(problem))) from problem
 
 
 def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool = True) -> int:
@@ -155,7 +152,7 @@ def write_atomically(path: StrPath, data: bytes | Iterable[bytes], fsync: bool =
         if fsync:
             _sync_folder(folder)
     except OSError as problem:
-        raise PathError(said("file-not-written", _shown(path), reason_of(problem))) from problem
+        raise PathError(said("file-not-written", quoted(path), reason_of(problem))) from problem
     return written
 
 
@@ -172,12 +169,12 @@ def check_readable_file(
     last component is refused unless ``follow_symlink``.
     """
     file = check_path_form(path, "file")
-    shown = _shown(file)
+    shown = quoted(file)
     try:
         status = os.stat(file)
     except FileNotFoundError as problem:
         near = like(file)
-        hint = said("give-existing-file") if near is None else said("mean-shown", _shown(near))
+        hint = said("give-existing-file") if near is None else said("mean-shown", quoted(near))
         raise PathError(said("file-missing", shown, hint)) from problem
     except OSError as problem:
         raise PathError(said("file-not-usable", shown, reason_of(problem))) from problem
@@ -186,7 +183,7 @@ def check_readable_file(
     if not stat.S_ISREG(status.st_mode):
         raise PathError(said("not-a-regular-file", shown))
     if not follow_symlink and file.is_symlink():
-        raise PathError(said("link-where-file-is-read", shown, _shown(file.resolve())))
+        raise PathError(said("link-where-file-is-read", shown, quoted(file.resolve())))
     endings = (suffix,) if isinstance(suffix, str) else suffix
     if not file.name.endswith(endings):
         raise PathError(said("wrong-file-ending", shown, joined(" or ", endings)))
@@ -232,7 +229,7 @@ _OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))
 def check_output_folder(path: StrPath) -> Path:
     """Return the absolute form of ``path`` if it can be used as a folder to write to; creates nothing."""
     given = check_path_form(path, "folder")
-    shown = _shown(given)
+    shown = quoted(given)
     folder = Path(os.path.abspath(given))
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
         raise PathError(said("folder-path-too-long", shown, MAX_PATH_LENGTH))
@@ -243,12 +240,12 @@ def check_output_folder(path: StrPath) -> Path:
             current = current.parent
         if not current.is_dir():
             kind = said("link-that-leads-nowhere") if current.is_symlink() and not current.exists() else "a file"
-            raise PathError(said("folder-is-something-else", shown, _shown(current), kind))
+            raise PathError(said("folder-is-something-else", shown, quoted(current), kind))
         if Path(os.path.realpath(current)).parts[:2] in _OF_THE_SYSTEM:
             # Root may write there as far as permissions say, and the kernel takes no file.
-            raise PathError(said("place-holds-no-files", shown, _shown(current)))
+            raise PathError(said("place-holds-no-files", shown, quoted(current)))
         if not os.access(current, os.W_OK | os.X_OK):
-            raise PathError(said("folder-not-permitted", shown, _shown(current)))
+            raise PathError(said("folder-not-permitted", shown, quoted(current)))
     except OSError as problem:
         raise PathError(said("folder-not-usable", shown, reason_of(problem))) from problem
     return folder
@@ -259,7 +256,7 @@ def check_output_file(path: StrPath) -> Path:
     for itself: it is replaced.
     """
     file = check_path_form(path, "file")
-    shown = _shown(file)
+    shown = quoted(file)
     if file.is_dir():
         raise PathError(said("folder-where-file-is-written", shown))
     if file.is_symlink() and not file.exists():
@@ -269,7 +266,7 @@ def check_output_file(path: StrPath) -> Path:
     folder = file.parent
     if not folder.is_dir():
         kind = "is no folder" if os.path.lexists(folder) else "does not exist"
-        raise PathError(said("folder-of-file-not-usable", shown, _shown(folder), kind))
+        raise PathError(said("folder-of-file-not-usable", shown, quoted(folder), kind))
     check_output_folder(folder)
     return file
 
@@ -286,16 +283,16 @@ def check_path_form(path: object, kind: str) -> Path:
     if not text:
         raise PathError(said("path-is-empty", kind))
     if "\0" in text:
-        raise PathError(said("path-with-nul", _shown(text)))
+        raise PathError(said("path-with-nul", quoted(text)))
     try:
         length = len(os.fsencode(text))
         longest = max(len(os.fsencode(name)) for name in text.split(os.sep))
     except UnicodeEncodeError as problem:
-        raise PathError(said("path-with-forbidden-characters", _shown(text))) from problem
+        raise PathError(said("path-with-forbidden-characters", quoted(text))) from problem
     if length > MAX_PATH_LENGTH:
-        raise PathError(said("path-too-long", _shown(text), length, MAX_PATH_LENGTH))
+        raise PathError(said("path-too-long", quoted(text), length, MAX_PATH_LENGTH))
     if longest > MAX_NAME_LENGTH:
-        raise PathError(said("name-too-long", _shown(text), longest, MAX_NAME_LENGTH))
+        raise PathError(said("name-too-long", quoted(text), longest, MAX_NAME_LENGTH))
     return Path(text)
 
 
@@ -339,7 +336,7 @@ def _sync_folder(folder: str) -> None:
             os.close(descriptor)
 
 
-def _shown(path: StrPath) -> str:
+def quoted(path: StrPath) -> str:
     """The path as a message quotes it: one line, not endless."""
     text = ascii(os.fspath(path)) if not os.fspath(path).isprintable() else f'"{os.fspath(path)}"'
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

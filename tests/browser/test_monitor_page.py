@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser.conftest import Visit
 from browser.waiting import eventually
-from command_line import call
+from support.command_line import call
 from unit.monitor.test_report import made
 
 from msprobe.messages import said

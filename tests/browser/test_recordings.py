@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pytest
 from browser.view_server import viewing
 from browser.waiting import eventually, page_text, selected, until
-from coded_texts import mentions
+from support import forked
+from support.coded_texts import mentions
 from unit.diagnose.training import Plan, train
 
 from msprobe import cli

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from browser.conftest import Visit
-from command_line import call
 from document_inputs import record_pair
-from page_data import page_data
+from support.command_line import call
+from support.page_data import page_data
 
 pytestmark = pytest.mark.browser
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import call
 from dumps import run_command
-from packs import statistics, write_pack
 from python_calamine import CalamineWorkbook
+from support.command_line import call
+from support.packs import statistics, write_pack
 
 STATIC = "hyperparameters/hyperparameters_static.json"
 SCRIPT = "torchrun --nproc_per_node 8 train.py --lr 1e-5 --seed {} --bf16\n"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from dumps import OURS, environment_of, run_command
-from hand_made import call, tensor, write_part
 from reference_env import make
+from support.hand_made import call, tensor, write_part
 
 from msprobe.core import SingleComparator
 from msprobe.pytorch import compare_distributed

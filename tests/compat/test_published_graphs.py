@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
 from dumps import HERE, run_command
-from graph_models import Renamed, compare_file, recording, scaled
 from reference_env import clean_environment, make, python_of
+from support.command_line import call
+from support.graph_models import Renamed, compare_file, recording, scaled
 
 from msprobe.graph.graph_files import read_graph_file
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from conftest import Recorded
 from dumps import OURS, Rank, Setting, run_command
-from edge_cases import write_pair
 from reference_env import clean_environment, python_of
-from sheets import read_workbook
+from support.edge_cases import write_pair
+from support.sheets import read_workbook
 
 from msprobe.cli import main
 

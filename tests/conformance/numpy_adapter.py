@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msprobe.capture.adapter import NoGradients
+from msprobe.capture.adapter import Followed, PlacedTensor
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.records import Describer
@@ -83,6 +83,19 @@ class Modules:
         """No gradients."""
 
 
+class _NoGradients:
+    """For programs without a backward pass."""
+
+    def note(self, tensors: Sequence[PlacedTensor]) -> None:
+        """Nothing."""
+
+    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
+        """Nothing."""
+
+    def close_open(self) -> None:
+        """Nothing."""
+
+
 class NumpyDebugger:
     """start, stop and step, as the debuggers of the frameworks have them."""
 
@@ -100,7 +113,7 @@ class NumpyDebugger:
         self.tensors = Tensors(statistics, self.keeper)
         describer = Describer(self.tensors.describe, self.tensors.is_tensor, {})
         describer.failed = lambda error: session.fault("a value", error)
-        self.units = UnitRecorder(session, describer, self.tensors, NoGradients(), self.keeper.overflowed)
+        self.units = UnitRecorder(session, describer, self.tensors, _NoGradients(), self.keeper.overflowed)
         self.units.modules = Modules()
         session.at_step_end.append(self.keeper.overflowed.begin_step)
         self._layer: Layer | None = None

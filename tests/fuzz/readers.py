@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from command_line import call
 from hostile import made
+from support.command_line import call
 
 from fuzz import changes, words
 from fuzz.changes import Change

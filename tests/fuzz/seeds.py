@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import acl_files
 import numpy as np
-from command_line import call
 from hostile import made, receiver
+from support import acl_files
+from support.command_line import call
 
 from fuzz.readers import CORPUS, READERS, as_json
 from msprobe.foreign import zstd

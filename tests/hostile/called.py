@@ -12,7 +12,7 @@ from pathlib import Path
 from msprobe.cli import main
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import forked
+from support import forked
 
 del sys.path[0]
 

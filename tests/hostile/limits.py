@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import forked
+from support import forked
 
 #: Seconds of the processor and resident memory that a command may use.
 SECONDS, MEBIBYTES = 20, 1024

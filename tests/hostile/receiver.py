@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import forked
+from support import forked
 
 from hostile.made import TENSOR
 from msprobe.precheck.online.spool import ReceivedStep, Spool

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
-from command_line import call
+from support.coded_texts import raising
+from support.command_line import call
 
 from hostile.limits import Called
 from hostile.made import TENSOR, dump, monitored, pt, record, two_dumps

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from hostile.limits import Answer
 from hostile.made import TENSOR, dump, monitored, record

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from hostile.limits import Called
 from hostile.made import TENSOR, dump, monitored, record

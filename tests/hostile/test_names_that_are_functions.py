@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
 import torch
+from support import forked
 
 import msprobe
 from hostile.limits import Answer, Called, Ended

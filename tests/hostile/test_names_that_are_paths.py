@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
 from safetensors.torch import save_file
+from support.coded_texts import mentions
 
 from hostile.limits import Called, Ended
 from hostile.made import TENSOR, dump, monitored, record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from hostile.receiver import BEGIN, RECORD, frame
 from msprobe.errors import PathError

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from tls_keys import made_keys
+from support.coded_texts import mentions
+from support.tls_keys import made_keys
 
 from hostile.made import TENSOR
 from hostile.receiver import (

@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import forked
+from support import forked
 
 SECONDS = 180.0
 #: How many ranks a layout has.

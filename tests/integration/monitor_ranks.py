@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import forked
+from support import forked
 
 WORLD_SIZE = 2
 SECONDS = 240.0

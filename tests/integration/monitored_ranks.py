@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+
+def has_megatron() -> bool:
+    """Whether Megatron's core is installed."""
+    try:
+        return importlib.util.find_spec("megatron.core") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def launch(script: str, folder: Path, cases: Sequence[str]) -> None:

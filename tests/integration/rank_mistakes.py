@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import forked
+from support import forked
 
 WORLD_SIZE, SECONDS, STEPS = 2, 200.0, 4
 #: How long an exchange waits for its partner in a job that lets it wait.

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import mentions
-from recorded import Dump, ModelT, is_value_of, loss_of, record, record_steps
+from support.coded_texts import mentions
+from support.recorded import Dump, ModelT, is_value_of, loss_of, record, record_steps
 from torch import nn
 from torch.utils.checkpoint import checkpoint as checkpoint_imported_by_name
 

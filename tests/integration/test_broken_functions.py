@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_functions import Ended, Trainings, every
+from support.broken_functions import Ended, Trainings, every
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

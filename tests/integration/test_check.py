@@ -8,13 +8,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import record
-from coded_texts import mentions
-from hand_made import call, tensor, write_part
+from support import command_line
+from support.coded_texts import mentions
+from support.hand_made import call, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
 from msprobe.messages import said

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from monitored_ranks import launch
+from monitored_ranks import has_megatron, launch
 from safetensors.torch import save_file
 
 from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
-
-def _is_there() -> bool:
-    try:
-        return importlib.util.find_spec("megatron.core") is not None
-    except ModuleNotFoundError:
-        return False
-
-
 pytestmark = [
     pytest.mark.trainers,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not _is_there(), reason="needs Megatron's core"),
+    pytest.mark.skipif(not has_megatron(), reason="needs Megatron's core"),
 ]
 CASES = ["dense-tp1", "dense-tp2", "dense-pp2", "experts-tp1", "experts-ep2", "latent-tp1", "latent-tp2"]
 

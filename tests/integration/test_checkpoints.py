@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import forked
 import pytest
 import torch
-from command_line import call
+from support import forked
+from support.command_line import call
 
 from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 

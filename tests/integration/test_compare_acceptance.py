@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from edge_cases import BASE, write_pair
-from sheets import Table, read_table, read_workbook
+from support.coded_texts import mentions
+from support.edge_cases import BASE, write_pair
+from support.sheets import Table, read_table, read_workbook
 
 from msprobe.cli import main
 from msprobe.compare import problems

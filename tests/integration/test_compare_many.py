@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import call
+from support.command_line import call
 from torch import nn
 from unit.diagnose.training import Plan, train
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import command_line
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support import command_line
+from support.coded_texts import mentions
 from unit.diagnose.training import Plan, train
 
 from msprobe.cli import main

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
-from coded_texts import mentions
-from hand_made import call, tensor, write_part
-from page_data import page_words
+from support import command_line
+from support.coded_texts import mentions
+from support.hand_made import call, tensor, write_part
+from support.page_data import page_words
 
 from msprobe import errors, paths
 from msprobe.messages import said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from sheets import read_table
+from support.sheets import read_table
 from torch import nn
 
 from msprobe.compare.comparison import RowComparison, compare_parts
@@ -139,7 +139,7 @@ def test_an_extra_call_without_effect_is_told_and_not_suspected(tmp_path: Path) 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_does_not_fail(dtype: torch.dtype, level: str, tmp_path: Path) -> None:
     found = compared(record(tmp_path / "npu", dtype, level), record(tmp_path / "bench", level=level))
-    assert found.share_matched == 1.0
+    assert found.pairing.matched.all()
     bad = [found.candidate.name[row] for row in found.failing.nonzero()[0]]
     assert not bad
     assert named_by(found)[0] == "NA"

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
+from support import forked
 
 from msprobe.store.reader import open_dump
 

@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
+from support import forked
 
 from msprobe.store.reader import open_dump
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pytest
 from device_training import LEVELS, TASKS
+from support import forked
 
 from msprobe.store.reader import open_dump
 

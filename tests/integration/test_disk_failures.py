@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_texts import mentions
-from mounted import mounted, small_disk_of
+from support.coded_texts import mentions
+from support.mounted import mounted, small_disk_of
 
 from msprobe import log
 from msprobe.capture.session import Session

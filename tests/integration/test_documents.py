@@ -7,10 +7,10 @@ import re
 import shutil
 from pathlib import Path
 
-import forked
 import pytest
 from documents import ROOT, Block, blocks_of, copied, differences, folder_of, normal, run
-from torch_dumps import Dump
+from support import forked
+from support.torch_dumps import Dump
 
 from msprobe.config.jsonc import parse
 

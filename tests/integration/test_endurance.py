@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded import ModelT, loss_of
+from support.recorded import ModelT, loss_of
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

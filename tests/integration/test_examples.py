@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from torch_dumps import Dump
+from support import forked
+from support.torch_dumps import Dump
 
 from msprobe.messages import said
 

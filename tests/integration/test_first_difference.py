@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.cli import main
 from msprobe.compare.first_difference import RankCall, communication_times, is_communication

@@ -51,6 +51,13 @@ def _recorded(folder: Path, scripts: str, names: Mapping[str, Sequence[str]], *o
     return folder
 
 
+def assert_agrees(pairs: Path, name: str) -> None:
+    """Either side may be the reference."""
+    pair = pairs / "mindspore" / name, pairs / "pytorch" / name
+    for candidate, reference in (pair, pair[::-1]):
+        assert compare_runs(candidate, reference).status == "agree"
+
+
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = {"mindspore": [*HALF], "pytorch": [*HALF, *WRONG]}
@@ -71,9 +78,7 @@ def relatives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", RELATED)
 def test_what_pages_on_both_frameworks_warn_of_agrees_where_it_is_written_rightly(relatives: Path, name: str) -> None:
-    pair = relatives / "mindspore" / name, relatives / "pytorch" / name
-    for candidate, reference in (pair, pair[::-1]):
-        assert compare_runs(candidate, reference).status == "agree"
+    assert_agrees(relatives, name)
 
 
 @pytest.mark.parametrize(("name", "wrong", "words"), RELATIVES)
@@ -88,9 +93,7 @@ def test_what_pages_on_both_frameworks_warn_of_is_named_first(
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_network_that_both_write_in_their_own_way_agrees(dumps: Path, name: str) -> None:
-    pair = dumps / "mindspore" / name, dumps / "pytorch" / name
-    for candidate, reference in (pair, pair[::-1]):
-        assert compare_runs(candidate, reference).status == "agree"
+    assert_agrees(dumps, name)
 
 
 @pytest.mark.parametrize(("name", "wrong", "words"), PLANTED)
@@ -107,9 +110,7 @@ def test_there_are_as_many_pairs_as_the_bench_says() -> None:
 @pytest.mark.parametrize("name", HALF)
 def test_a_network_in_a_half_type_agrees(half: Path, name: str) -> None:
     """The gradient of a factor that MindSpore's kernel transposes itself has its elements in another order."""
-    pair = half / "mindspore" / name, half / "pytorch" / name
-    for candidate, reference in (pair, pair[::-1]):
-        assert compare_runs(candidate, reference).status == "agree"
+    assert_agrees(half, name)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

@@ -6,11 +6,11 @@ import json
 import os
 from pathlib import Path
 
-import forked
 import numpy as np
 import pytest
 from distributed_ranks import launch
-from probed import files, read
+from support import forked
+from support.probed import files, read
 
 from msprobe import GradComparator
 

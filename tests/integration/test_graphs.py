@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
+from support import forked
 
 from msprobe.store.reader import open_dump
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from command_line import call
-from growth import MOST_EXPONENT, calls_in, most_bytes_in
+from support.command_line import call
+from support.growth import MOST_EXPONENT, calls_in, most_bytes_in
 
 from msprobe.view.opening import open_source
 

@@ -16,7 +16,7 @@ import pytest
 import zoo
 from innocence_observation import differences
 from innocence_run import Nobody, Recorder, Setting, run, run_bare_twice, without_known_once
-from row_by_row import in_turn
+from support.row_by_row import in_turn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

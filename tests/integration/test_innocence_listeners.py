@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import zoo
-from coded_texts import mentions
 from innocence_listening import Listening
 from innocence_observation import differences
 from innocence_run import Setting, run, run_bare_twice, without_known_once
+from support.coded_texts import mentions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

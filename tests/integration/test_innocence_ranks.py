@@ -12,7 +12,7 @@ from innocence_benchmark import SETTINGS, table
 from innocence_observation import Observation, differences
 from innocence_ranks import WORLD_SIZE, Job, Outcome, run_jobs
 from innocence_run import Setting, without_known_once
-from row_by_row import in_turn
+from support.row_by_row import in_turn
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.check import check_run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import forked
 import pytest
+from support import forked
 
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump

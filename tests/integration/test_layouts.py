@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
 from layout_trainings import name_of, record
-from page_data import page_words
+from support.coded_texts import mentions
+from support.page_data import page_words
 
 from msprobe.cli import main
 from msprobe.diagnose import compare_runs

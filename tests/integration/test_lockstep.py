@@ -9,9 +9,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from coded_texts import mentions
+from support import forked
+from support.coded_texts import mentions
 
 from msprobe.messages import said
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mindspore_and_pytorch import FRAMEWORKS, MIX, check_healthy, check_mistake
+from support.mindspore_and_pytorch import FRAMEWORKS, MIX, check_healthy, check_mistake
 
 from msprobe.messages import said
 

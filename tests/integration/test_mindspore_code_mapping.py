@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from graph_dumps import BACKWARD_LINES, DATA, FORWARD_LINES, LOOP_LINES, program_line
+from support.graph_dumps import BACKWARD_LINES, DATA, FORWARD_LINES, LOOP_LINES, program_line
 
 from msprobe.cli import main
 

@@ -15,7 +15,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, ops  # noqa: E402
-from mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
+from support.mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
 
 from msprobe.capture.mindspore import graph, kernels, tensors  # noqa: E402
 from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402

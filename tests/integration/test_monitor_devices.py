@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-import forked
 import pytest
+from support import forked
 
 pytestmark = pytest.mark.usefixtures("simulated_device")
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from functools import partial
 from pathlib import Path
 
 import pytest
-from monitored_ranks import launch, rows_of, squares_in
-
-
-def _is_there() -> bool:
-    try:
-        return importlib.util.find_spec("megatron.core") is not None
-    except ModuleNotFoundError:
-        return False
-
+from monitored_ranks import has_megatron, launch, rows_of, squares_in
 
 pytestmark = [
     pytest.mark.trainers,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not _is_there(), reason="needs Megatron's core"),
+    pytest.mark.skipif(not has_megatron(), reason="needs Megatron's core"),
 ]
 PARAMETERS = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
 

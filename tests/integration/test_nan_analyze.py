@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
 from distributed_ranks import launch
+from support.coded_texts import mentions
 from torch import nn
 
 from msprobe.diagnose.check.first_overflow import OverflowAnswer, find_first_overflow

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import numpy as np
 import pytest
-from native_and_python import differences, use_python
+from support import forked
+from support.native_and_python import differences, use_python
 
 from msprobe.capture import native
 from msprobe.statistics_table import NAMES

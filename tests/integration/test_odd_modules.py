@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import forked
 import pytest
-from torch_dumps import Dump
+from support import forked
+from support.torch_dumps import Dump
 
 PROGRAM = """
 import sys, torch

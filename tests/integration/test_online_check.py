@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from coded_texts import mentions
-from tls_keys import made_keys
+from support import forked
+from support.coded_texts import mentions
+from support.tls_keys import made_keys
 
 from msprobe.messages import said
 from msprobe.store.processes import this_process

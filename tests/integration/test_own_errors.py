@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded import Dump, ModelT, loss_of
+from support.recorded import Dump, ModelT, loss_of
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import forked
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import Completed, call
-from prechecked import InThisProcess
+from support import forked
+from support.coded_texts import mentions
+from support.command_line import Completed, call
+from support.prechecked import InThisProcess
 from torch import nn
 
 from msprobe.capture.torch import private

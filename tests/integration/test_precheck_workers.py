@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe import engine
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private_compiler
 from msprobe.errors import NotAvailableError
 from msprobe.precheck import cluster
 from msprobe.precheck.executors import executor_of
@@ -222,7 +222,7 @@ def test_a_process_of_a_cluster_that_is_killed_is_replaced(tmp_path: Path, monke
 def test_each_call_of_a_compiled_candidate_is_compiled_for_its_own_arguments() -> None:
     # As a recorder does in a program that compiles.
     importlib.import_module("torch._dynamo")
-    private.skip_package("msprobe")
+    private_compiler.skip_package("msprobe")
     machine = Machine(executor_of("cpu+compile+inject:nan@0"))
     compiled = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.capture.torch.private import ABILITIES
 from msprobe.messages import said

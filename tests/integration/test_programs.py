@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from coded_texts import mentions
-from command_line import call
+from support import forked
+from support.coded_texts import mentions
+from support.command_line import call
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parent / "zoo" / "programs"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import write_part
+from support.hand_made import write_part
 
 HERE = Path(__file__).resolve().parent
 BENCH = HERE.parents[1] / "bench/scale/run.py"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 
 from msprobe.cli import main

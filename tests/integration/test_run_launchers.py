@@ -7,11 +7,11 @@ import re
 import socket
 from pathlib import Path
 
-import forked
 import pytest
-from coded_texts import mentions
-from command_line import call
-from torch_dumps import Dump
+from support import forked
+from support.coded_texts import mentions
+from support.command_line import call
+from support.torch_dumps import Dump
 
 TRAIN = """
 import os, sys

@@ -10,11 +10,11 @@ import textwrap
 import zipfile
 from pathlib import Path
 
-import forked
 import pytest
-from coded_texts import mentions
+from support import forked
+from support.coded_texts import mentions
+from support.torch_dumps import Dump
 from test_run_launchers import free_port
-from torch_dumps import Dump
 
 from msprobe.messages import said
 

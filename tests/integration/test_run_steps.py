@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import forked
 import pytest
-from command_line import call
 from step_programs import HEAD, PROGRAMS
-from torch_dumps import Dump
+from support import forked
+from support.command_line import call
+from support.torch_dumps import Dump
 
 from msprobe.messages import said
 

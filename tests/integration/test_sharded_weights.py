@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import forked
+from support import forked
 
 RANKS = Path(__file__).resolve().parent / "weights_ranks.py"
 

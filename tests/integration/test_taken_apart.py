@@ -9,8 +9,8 @@ import json
 import os
 from pathlib import Path
 
-import forked
 import pytest
+from support import forked
 
 PROGRAM = Path(__file__).with_name("taken_apart.py")
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from coded_texts import mentions
-from torch_dumps import Dump
+from support import forked
+from support.coded_texts import mentions
+from support.torch_dumps import Dump
 
 from msprobe.messages import said
 

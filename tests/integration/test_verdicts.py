@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
 from bugs import truth
 from bugs.clean import CLEAN
 from bugs.patterns import PATTERNS
 from bugs.planting import draw
 from bugs.record import Pair, record
-from page_data import page_words
+from support import command_line
+from support.page_data import page_words
 
 from msprobe.diagnose import compare_runs
 

@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from coded_texts import mentions
-from protocol_answers import all_misfits
+from support.coded_texts import mentions
+from support.protocol_answers import all_misfits
 from unit.diagnose.training import Plan
 from unit.view.pages import LARGER, pair
 

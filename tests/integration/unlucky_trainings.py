@@ -1,6 +1,6 @@
 """Small trainings in which a function of msprobe may fail: each returns all that it computed.
 
-Run by ``tests/broken_functions.py``; ``recorded`` False runs the same without msprobe.
+Run by ``tests/support/broken_functions.py``; ``recorded`` False runs the same without msprobe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from broken_functions import arm
+from support.broken_functions import arm
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -140,7 +140,8 @@ def debugger(folder: Path, **settings: Any) -> list[Any]:
 
 
 _SCRIPT = """
-import broken_functions, unlucky_trainings
+import unlucky_trainings
+from support import broken_functions
 unlucky_trainings.found = unlucky_trainings.train(2, None, broken_functions.arm)
 """
 found: list[Any] = []

@@ -48,7 +48,8 @@ def choices(each: bool) -> list[Choice]:
         if ability == "operators by mode":  # it stands in for the other way
             losses = [(*names, private.ABILITIES["operators by key"].needs[0]) for names in losses]
         found += [(ability, names) for names in (losses if each else losses[:1])]
-    source = Path(str(private.__file__)).read_text()
+    place = Path(str(private.__file__))
+    source = place.read_text() + place.with_name("private_compiler.py").read_text()
     others = [(name,) for name in re.findall(r'find\("(torch[^"]+)"\)', source) if name not in known]
     others = [names for names in others if not any(name.startswith(names[0] + ".") for name in known)]
     if not each:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator
 from multiprocessing import util
 from typing import Any
 
-import forked
 import pytest
+from support import forked
 
 from msprobe.children import jobs
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import Completed, call
-from hand_made import call as forward
-from hand_made import tensor, write_part
+from support.command_line import Completed, call
+from support.hand_made import call as forward
+from support.hand_made import tensor, write_part
 
 from msprobe.coverage import Coverage, NotRead, together
 from msprobe.messages import said

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Completed, call
-from rollouts_made import made, rows
+from support.command_line import Completed, call
+from support.prechecked import InThisProcess
+from support.rollouts_made import made, rows
 from unit import test_coverage, test_coverage_of_writers
 from unit.lockstep import test_coverage as test_lockstep_coverage
 from unit.test_coverage import (
@@ -23,6 +22,7 @@ from unit.test_coverage import (
     the_other_rank,
 )
 from unit.test_coverage_of_writers import (
+    Case,
     a_monitored_rank,
     half_of_its_lines,
     its_csv_file,
@@ -32,7 +32,6 @@ from unit.test_coverage_of_writers import (
 
 from msprobe.cli.commands import COMMANDS
 from msprobe.precheck import pool, sample_check
-from tests.prechecked import InThisProcess
 
 #: Commands that read nothing of a recording, or one call of it.
 READ_NOTHING = {
@@ -123,17 +122,6 @@ def half_of_the_responses(folder: Path) -> None:
     path = folder / "trainer.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
-
-
-@dataclass(frozen=True)
-class Case:
-    """``names``: words of what was not read; ``status``: what the command ends with."""
-
-    command: Callable[[Path, Path], Completed]
-    make: Callable[[Path], Path]
-    take: Callable[[Path], None]
-    names: str
-    status: int = 2
 
 
 CASES = [

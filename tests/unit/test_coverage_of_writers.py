@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from acl_files import EXAMPLE, NAME
-from command_line import Completed, call
-from graph_dumps import BUILT, TRAINING, make_dump
+from support.acl_files import EXAMPLE, NAME
+from support.command_line import Completed, call
+from support.graph_dumps import BUILT, TRAINING, make_dump
+from support.prechecked import InThisProcess
 from unit.monitor.runs import begun, gradients, write_run
 from unit.test_coverage import (
     a_rank_of_a_step,
@@ -27,7 +28,6 @@ from unit.test_coverage import (
 
 from msprobe.monitor.sinks.csv import CsvSink
 from msprobe.precheck import pool, sample_check
-from tests.prechecked import InThisProcess
 
 
 def monitored(folder: Path) -> Path:

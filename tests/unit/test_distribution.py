@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import call
-from row_by_row import for_each
+from support.command_line import call
+from support.row_by_row import for_each
 
 from msprobe import distribution
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe import log
 from msprobe.engine import ALONE, Engine, WorkerLostError, Workers, run

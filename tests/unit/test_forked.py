@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import forked
 import pytest
+from support import forked
 
 
 @pytest.mark.process

@@ -9,14 +9,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import command_line
 import numpy as np
 import pytest
-import recorded
 import torch
-from coded_texts import mentions
-from native_and_python import use_python
-from sheets import read_workbook
+from support import command_line, recorded
+from support.coded_texts import mentions
+from support.native_and_python import use_python
+from support.sheets import read_workbook
 from torch import nn
 
 import msprobe

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 import msprobe.mindspore
 from msprobe.errors import NotAvailableError

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe import paths
 from msprobe.errors import PathError
@@ -183,7 +183,7 @@ def test_processes_killed_while_they_write_never_leave_half_a_file(tmp_path: Pat
             assert len(set(content)) == 1
     assert target.exists()
     for left in tmp_path.glob("*"):
-        assert left == target or left.match(paths.TEMPORARY_FILES)
+        assert left == target or left.match(".msprobe-*.tmp")
 
 
 def test_create_file_empties_or_appends(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from reference_pages import FOLDER, PAGES
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.config.settings import FreeBenchmark, GradientProbe, Settings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from row_by_row import for_each, in_turn
+from support.row_by_row import for_each, in_turn
 
 
 def test_each_row_is_tried_and_all_that_fail_are_named() -> None:

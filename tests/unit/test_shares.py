@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from shares import ONE_OF, TESTS, chosen
+from support.shares import ONE_OF, TESTS, chosen
 
 NAMES = st.lists(st.text(min_size=1), unique=True, min_size=1)
 

@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-import forked
 import pytest
+from support import forked
 
 pytestmark = pytest.mark.usefixtures("simulated_device")
 

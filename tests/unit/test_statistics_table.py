@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from native_and_python import use_python
-from row_by_row import for_each
+from support.native_and_python import use_python
+from support.row_by_row import for_each
 
 from msprobe import statistics_table
 from msprobe.capture import native

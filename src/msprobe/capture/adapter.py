@@ -107,16 +107,3 @@ class ListenerSupport(Protocol):
 
     def watch_parameters(self, name: str, module: Any) -> None:
         """A module is about to run: notify the bus of the gradients of its parameters when they come."""
-
-
-class NoGradients:
-    """For programs without a backward pass."""
-
-    def note(self, tensors: Sequence[PlacedTensor]) -> None:
-        """Nothing."""
-
-    def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
-        """Nothing."""
-
-    def close_open(self) -> None:
-        """Nothing."""

@@ -47,7 +47,7 @@ def npy_header(array: Array) -> bytes:
 
 
 def array_file_writer(folder: Path) -> ArrayFileWriter:
-    """For :attr:`msprobe.capture.session.Session.file_writer`."""
+    """For :attr:`msprobe.capture.sinks.DumpFolder.file_writer`."""
     return ArrayFileWriter(folder, write_files=native.write_files)
 
 

@@ -415,6 +415,15 @@ class Bus:
         log.debug("".join(traceback.format_exception(error)))
 
 
+class Relay:
+    """What hands on to the dumper (None: it records none of these in this step) and to the listeners of the bus."""
+
+    def __init__(self, bus: Bus, dumper: Any) -> None:
+        self.bus = bus
+        self.session = bus.session
+        self.dumper = dumper
+
+
 def _names(changes: Changes, key: str, number: int) -> bool:
     """Whether they name the call or pass of this number."""
     numbers = numbers_of(tuple(changes.names), key) if changes.names else frozenset()

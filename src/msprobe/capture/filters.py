@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msprobe.config.scope_patterns import ListPattern, entry_kind
+from msprobe.config.scope_patterns import ListPattern
 from msprobe.config.settings import Settings
 from msprobe.messages import said
 
@@ -108,8 +108,3 @@ class EntryFilter:
                 self.matched.add(pattern.text)
                 hit = True
         return hit
-
-
-def is_module_scope(settings: Settings) -> bool:
-    """True if the interval's ends are modules."""
-    return bool(settings.scope) and entry_kind(settings.scope[0]) == "module"

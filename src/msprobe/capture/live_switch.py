@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,12 @@ from pathlib import Path
 from msprobe import log
 from msprobe.config.settings import Settings
 from msprobe.errors import MsprobeError
+from msprobe.foreign.opening import state_of
 from msprobe.messages import said
 
 # How often the file is looked at, in seconds.
 INTERVAL_ON = 0.5
 INTERVAL_OFF = 3.0
-
-_Signature = tuple[int, int, int]
 
 
 class LiveSwitch:
@@ -30,7 +28,7 @@ class LiveSwitch:
         self.path = path
         self.enabled = enabled
         self._load = load
-        self._signature = _signature(path)
+        self._state = state_of(path)
         self._looked = time.monotonic()
 
     def look(self) -> Settings | None:
@@ -39,10 +37,11 @@ class LiveSwitch:
         if now - self._looked < (INTERVAL_ON if self.enabled else INTERVAL_OFF):
             return None
         self._looked = now
-        signature = _signature(self.path)
-        if signature is None or signature == self._signature:
+        state = state_of(self.path)
+        # None: an editor may be replacing the file at this moment.
+        if state is None or state == self._state:
             return None
-        self._signature = signature
+        self._state = state
         try:
             settings = self._load()
         except MsprobeError as problem:
@@ -54,12 +53,3 @@ class LiveSwitch:
             log.info(said("dump-enable-off", self.path))
         self.enabled = settings.dump_enable is not False
         return settings
-
-
-def _signature(path: Path) -> _Signature | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        # An editor may be replacing the file at this moment.
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

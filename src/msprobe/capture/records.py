@@ -35,7 +35,6 @@ VALUE_LIMIT = 50_000
 TRUE = b'{"type":"bool","value":true}'
 FALSE = b'{"type":"bool","value":false}'
 _SMALL_INTS = {n: b'{"type":"int","value":%d}' % n for n in range(-16, 1025)}
-_SMALL_FLOATS: dict[float, bytes] = {}
 
 
 def _describe_bool(value: bool) -> bytes:

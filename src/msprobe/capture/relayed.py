@@ -12,18 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from msprobe.capture.bus import Bus
+from msprobe.capture.bus import Bus, Relay
 from msprobe.capture.events import Call, ModulePass, Origin
 from msprobe.capture.relayed_units import Relayed, RelayedCall, RelayedPass
 
 
-class RelayedCalls:
+class RelayedCalls(Relay):
     """Calls, to the dumper (None: it records no calls in this step) and to listeners."""
-
-    def __init__(self, bus: Bus, dumper: Any) -> None:
-        self.bus = bus
-        self.session = bus.session
-        self.dumper = dumper
 
     def begin_call(
         self,
@@ -107,13 +102,8 @@ class RelayedCalls:
             call.event = call.note = call.dumped = None
 
 
-class RelayedPasses:
+class RelayedPasses(Relay):
     """Passes of modules, to the dumper (None: it does not watch these) and to listeners."""
-
-    def __init__(self, bus: Bus, dumper: Any) -> None:
-        self.bus = bus
-        self.session = bus.session
-        self.dumper = dumper
 
     def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """See :class:`msprobe.capture.targets.Passes`."""

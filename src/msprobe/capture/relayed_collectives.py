@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msprobe.capture.bus import Bus
+from msprobe.capture.bus import Relay
 from msprobe.capture.events import Collective, Failure, Origin
 from msprobe.capture.routes import Route, routes_around_dump
 
@@ -23,16 +23,11 @@ class RelayedCollective:
         self.dumped = dumped
 
 
-class RelayedCollectives:
+class RelayedCollectives(Relay):
     """Collectives, to the dumper (None: it records none in this step) and to listeners.
 
     See :class:`msprobe.capture.targets.Collectives`.
     """
-
-    def __init__(self, bus: Bus, dumper: Any) -> None:
-        self.bus = bus
-        self.session = bus.session
-        self.dumper = dumper
 
     def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int) -> Any:
         """See the protocol."""

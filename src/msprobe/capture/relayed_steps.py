@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.bus import Bus
+from msprobe.capture.bus import Relay
 from msprobe.capture.events import Failure, OptimizerStep, Origin
 from msprobe.capture.optimizer_steps import NoticedStep
 from msprobe.capture.routes import Route, routes_around_dump
@@ -25,16 +25,11 @@ class RelayedStep:
         self.dumped = dumped
 
 
-class RelayedSteps:
+class RelayedSteps(Relay):
     """Steps of optimizers, to the dumper (None: it records none in this step) and to listeners.
 
     See :class:`msprobe.capture.targets.OptimizerSteps`.
     """
-
-    def __init__(self, bus: Bus, dumper: Any) -> None:
-        self.bus = bus
-        self.session = bus.session
-        self.dumper = dumper
 
     def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
         """See the protocol."""

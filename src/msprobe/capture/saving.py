@@ -5,6 +5,8 @@ What all frameworks have in common: names, numbers, and how gradients that come 
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +22,18 @@ DEPTH_LIMIT = 50
 PLAIN = (bool, int, float, str)
 # While gradients of a large container arrive one by one, its record is written again about this often.
 _WRITES_PER_RECORD = 16
+
+_savers: weakref.WeakKeyDictionary[Any, VariableSaver] = weakref.WeakKeyDictionary()
+
+
+def save_variable(
+    recorder: Any, make_saver: Callable[[Any], VariableSaver], variable: Any, name: Any, save_backward: Any
+) -> None:
+    """See :meth:`VariableSaver.save`. ``make_saver`` gives a recorder its saver when it first saves."""
+    saver = _savers.get(recorder)
+    if saver is None:
+        saver = _savers[recorder] = make_saver(recorder)
+    saver.save(variable, name, save_backward)
 
 
 class SavedGradients:
@@ -129,6 +143,11 @@ class VariableSaver:
 
     def _forget_step(self) -> None:
         self._open.clear()
+
+    def _arrive_at_node(
+        self, gradients: SavedGradients, place: tuple[Any, ...], slot: int, received: Sequence[Any]
+    ) -> None:
+        self._arrive(gradients, place, received[slot] if slot < len(received) else None)
 
     # ---------------------------------------------------------------- each framework's own
 

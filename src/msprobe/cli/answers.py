@@ -74,11 +74,6 @@ def failed(message: str) -> None:
         _current.error = message
 
 
-def is_json() -> bool:
-    """True where the result goes to stdout as JSON: nothing is written that was not asked for."""
-    return _current is not None
-
-
 @contextlib.contextmanager
 def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> Iterator[list[int]]:
     """Keep what a command prints from stdout, where ``--json`` or ``--quiet`` ask for that, and print its result in the

@@ -64,10 +64,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Check the dump, print what was found, and return the exit status."""
-    return _execute(args)
-
-
-def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose.check import CHECKS, check_run

@@ -54,7 +54,7 @@ def execute(args: argparse.Namespace) -> int:
     """Make the links, and say what is there and what is missing."""
     from msprobe.coverage import Coverage, NotRead
     from msprobe.diagnose.places import ranks_in_words
-    from msprobe.report.letters import printable
+    from msprobe.foreign.letters import printable
     from msprobe.store.collecting import collect
 
     done = collect(args.folders, args.output_path)

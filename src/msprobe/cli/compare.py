@@ -197,7 +197,7 @@ def execute(args: argparse.Namespace) -> int:
         asked_text = said("found-these", ", ".join(asked)) if asked else said("found-none-of-them")
         raise UsageError(said("compare-form-unclear", asked_text))
     if args.dumps:
-        return _short_form(args)
+        return compare_short.short_form(args)
     form: formats.Form = "-tp" if args.input_path is None else "-i"
     foreign = [row.flag for row in formats.with_flag() if form not in row.forms]
     for flag in (*foreign, "--all-steps", "--fail-on", "--noise", "--layout"):
@@ -236,10 +236,6 @@ def _given(args: argparse.Namespace) -> dict[str, object]:
         "--step": args.step is not None,
         **{row.flag: getattr(args, row.word) for row in formats.with_flag("-i", "-tp")},
     }
-
-
-def _short_form(args: argparse.Namespace) -> int:
-    return compare_short.short_form(args)
 
 
 def _by_file(args: argparse.Namespace, sheet: str) -> int:

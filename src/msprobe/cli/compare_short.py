@@ -104,10 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def short_form(args: argparse.Namespace) -> int:
     """Compare two dumps, print the verdict, write what was asked for; returns the exit status."""
-    return _compare(args)
-
-
-def _compare(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
     from msprobe.cli.progress import progress
     from msprobe.diagnose import compare_runs

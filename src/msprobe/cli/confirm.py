@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msprobe.cli import answers
 from msprobe.cli.common import add_output
-from msprobe.cli.lockstep import run_against
+from msprobe.cli.lockstep import add_recording_of_script, run_against
 from msprobe.cli.lockstep import split as split
 from msprobe.cli.parser import finding_numbers
 from msprobe.cli.statuses import COULD_NOT, FOUND
@@ -18,8 +18,6 @@ from msprobe.messages import both, said, translated
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe confirm``."""
-    from msprobe.cli.run import add_step_on, step_number
-
     parser.usage = (
         "msprobe confirm VERDICT [--finding N[,N]] [--every-call] [-o DIR] [--config FILE] -- SCRIPT [ARGUMENT ...]"
     )
@@ -62,27 +60,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--output_path",
         default="./confirm",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help=both("the config.json that the reference was recorded with", "采集标杆侧时使用的 config.json"),
-    )
-    parser.add_argument(
-        "--first-step",
-        "--first_step",
-        type=step_number,
-        metavar="N",
-        help=both("the number of the first step (0)", "第一个 step 的编号（0）"),
-    )
-    add_step_on(parser)
+    add_recording_of_script(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the script with one call put right, and say whether that is all."""
-    return _confirm(args)
-
-
-def _confirm(args: argparse.Namespace) -> int:
     from msprobe import log
     from msprobe.compare.entry_names import operation
     from msprobe.diagnose.operators import AVERAGING

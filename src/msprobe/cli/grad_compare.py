@@ -86,10 +86,6 @@ def _share(text: str) -> float:
 
 def execute(args: argparse.Namespace) -> int:
     """Compare, print what was found, and return the exit status."""
-    return _execute(args)
-
-
-def _execute(args: argparse.Namespace) -> int:
     from msprobe.grad_probe import layout
     from msprobe.grad_probe.comparator import GradComparator
     from msprobe.grad_probe.verdict import DROP, FIRST

@@ -18,8 +18,6 @@ from msprobe.messages import both, said
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``msprobe lockstep``."""
-    from msprobe.cli.run import add_step_on, step_number
-
     parser.usage = (
         "msprobe lockstep REFERENCE -o DIR [--config FILE] [--first-step N] [--step-on WHAT] -- SCRIPT [ARGUMENT ...]"
     )
@@ -43,6 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--output_path",
         required=True,
     )
+    add_recording_of_script(parser)
+
+
+def add_recording_of_script(parser: argparse.ArgumentParser) -> None:
+    """Add how the script is recorded: the configuration of the reference, and its steps."""
+    from msprobe.cli.run import add_step_on, step_number
+
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -69,10 +74,6 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the script, judge, print the verdict and write it."""
-    return _lockstep(args)
-
-
-def _lockstep(args: argparse.Namespace) -> int:
     from msprobe.lockstep.verdict import FILE, judge_and_write
     from msprobe.report import formats
     from msprobe.report.console import print_lines

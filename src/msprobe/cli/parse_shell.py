@@ -17,9 +17,9 @@ from msprobe.cli.statuses import COULD_NOT
 from msprobe.coverage import Coverage, NotRead
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign.console import say
+from msprobe.foreign.letters import printable
 from msprobe.messages import both, joined, said, translated
 from msprobe.paths import make_folder, write_atomically
-from msprobe.report.letters import printable
 from msprobe.store.kernel_files.convert import FileType
 
 _PROMPT = "Parse >>> "

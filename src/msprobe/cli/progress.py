@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from msprobe.foreign.letters import printable
 from msprobe.messages import arguments_of, said, translated
-from msprobe.report.letters import printable
 
 # A display for less is only a flicker.
 _LONG_SECONDS = 1.0

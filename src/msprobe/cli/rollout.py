@@ -105,10 +105,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Hold both sides against each other, print what was found, and return the exit status."""
-    return _execute(args)
-
-
-def _execute(args: argparse.Namespace) -> int:
     from msprobe.cli.output_folder import usable_output
 
     _take_sides(args)

@@ -39,9 +39,9 @@ def runs_of(args: argparse.Namespace, given: Sequence[str]) -> list[str]:
     return named_runs
 
 
-def two_runs(args: argparse.Namespace, given: Sequence[str], what: str = "runs") -> tuple[str, str]:
+def two_runs(args: argparse.Namespace, given: Sequence[str]) -> tuple[str, str]:
     """Exactly two of them. Raises UsageError."""
     runs = runs_of(args, given)
     if len(runs) != 2:
-        raise UsageError(said("two-runs-needed", what, len(runs)))
+        raise UsageError(said("two-runs-needed", "runs", len(runs)))
     return runs[0], runs[1]

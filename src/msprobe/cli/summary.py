@@ -15,6 +15,7 @@ from msprobe.cli import answers
 from msprobe.errors import MsprobeError
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.console import say
+from msprobe.foreign.letters import printable_name
 from msprobe.messages import Wording, both, joined, said, translated
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ def execute(args: argparse.Namespace) -> int:
     lost = lost_parts(dump)
     missing = missing_ranks(dump)
     for text in (*lost, *missing):
-        print_line("  " + _clean(translated(text)))
-    covered = _covered(dump, parts, [*unread, *lost, *missing])
+        print_line("  " + printable_name(translated(text)))
+    covered = _covered(parts, [*unread, *lost, *missing])
     if not covered.is_complete:
-        print_line(_clean(translated(covered.sentence("read"))))
+        print_line(printable_name(translated(covered.sentence("read"))))
     _print_origins(parts, print_line)
     if args.json:
         about = {"version": 1, "dump": str(args.dump), "coverage": covered.as_json()}
@@ -95,8 +96,8 @@ def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[
             parts.append(summary)
             about = (summary.task, summary.level, summary.framework)
             if about != shown:
-                task, level, framework = map(_clean, about)
-                print_line(said("dump-recorded-as", _clean(str(dump.path)), task, level, framework))
+                task, level, framework = map(printable_name, about)
+                print_line(said("dump-recorded-as", printable_name(str(dump.path)), task, level, framework))
                 print_line(_HEAD)
                 shown = about
             for line in lines(summary):
@@ -104,7 +105,7 @@ def _printed_parts(dump: Dump, print_line: Callable[[str], None]) -> tuple[list[
     return parts, unread
 
 
-def _covered(dump: Dump, parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
+def _covered(parts: Sequence[PartSummary], unread: Sequence[str]) -> Coverage:
     from msprobe.diagnose.covered import dump_coverage
     from msprobe.store.damage import place_in_words
 
@@ -305,17 +306,21 @@ def lines(summary: PartSummary) -> Iterator[str]:
     if counts["debug"]:
         yield _INDENT + said("saved-variables", counts["debug"])
     if summary.families:
-        parts = ", ".join(f"{_clean(name)} {count}" for name, count in summary.families.items())
+        parts = ", ".join(f"{printable_name(name)} {count}" for name, count in summary.families.items())
         yield _INDENT + said("forward-families", parts)
     if summary.first_not_finite is not None and summary.masked:
-        yield _INDENT + said("masked-on-purpose", _clean(summary.first_not_finite))
+        yield _INDENT + said("masked-on-purpose", printable_name(summary.first_not_finite))
     elif summary.first_not_finite is not None:
-        yield _INDENT + said("first-nan-or-inf", _clean(summary.first_not_finite))
+        yield _INDENT + said("first-nan-or-inf", printable_name(summary.first_not_finite))
     for statistic in summary.further:
         spread = said("none-of-them-finite")
         if statistic.place is not None:
             spread = said(
-                "spread-of-statistic", statistic.least, statistic.greatest, statistic.median, _clean(statistic.place)
+                "spread-of-statistic",
+                statistic.least,
+                statistic.greatest,
+                statistic.median,
+                printable_name(statistic.place),
             )
         yield _INDENT + said("statistic-of-tensors", statistic.name, statistic.tensors, spread)
     if not summary.complete:
@@ -323,7 +328,7 @@ def lines(summary: PartSummary) -> Iterator[str]:
 
 
 def _place(step: int | None, rank: int | str) -> str:
-    return f"  {'-' if step is None else step:>4}  {_clean(str(rank)):<10}"
+    return f"  {'-' if step is None else step:>4}  {printable_name(str(rank)):<10}"
 
 
 def _process_of(part: DumpPart) -> tuple[str, object] | None:
@@ -331,7 +336,7 @@ def _process_of(part: DumpPart) -> tuple[str, object] | None:
     if not isinstance(owner, dict) or "pid" not in owner:
         return None
     # A number that was given to a new process differs by the moment of its start.
-    return _clean(f"{owner['pid']} on {owner.get('host', 'an unknown host')}"), str(owner.get("started"))
+    return printable_name(f"{owner['pid']} on {owner.get('host', 'an unknown host')}"), str(owner.get("started"))
 
 
 def _numbers(steps: list[int]) -> str:
@@ -347,7 +352,7 @@ def _numbers(steps: list[int]) -> str:
 
 
 def _rank(rank: int | str) -> str:
-    return said("rank", rank) if isinstance(rank, int) else _clean(rank)
+    return said("rank", rank) if isinstance(rank, int) else printable_name(rank)
 
 
 def _size_of(folder: Path, with_journals: bool) -> int:
@@ -373,8 +378,3 @@ def _size_text(size: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
-
-
-def _clean(text: str) -> str:
-    """Names come from files of others: what would drive the terminal is shown as ``_``."""
-    return "".join(letter if letter.isprintable() else "_" for letter in text)

@@ -52,11 +52,6 @@ class RowComparison:
     def __len__(self) -> int:
         return len(self.candidate)
 
-    @property
-    def share_matched(self) -> float:
-        """Share of the candidate's rows that have a partner; 1 if there are no rows."""
-        return float(self.pairing.matched.mean()) if len(self) else 1.0
-
 
 def compare_parts(
     candidate: DumpPart,

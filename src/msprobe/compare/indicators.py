@@ -19,7 +19,8 @@ from msprobe.messages import Wording, both
 
 RowSentences = dict[int, list[str]]
 
-_NO_INPUT_RULES = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
+#: Their results came from other ranks, so nothing follows from their arguments.
+FROM_OTHER_RANKS = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
 _NOT_JUDGED = frozenset(
     (
         *("empty", "empty_like", "numpy", "to", "__setitem__"),
@@ -160,7 +161,7 @@ def _out(comparison: RowComparison) -> npt.NDArray[np.bool_]:
 def _input_rules(comparison: RowComparison) -> npt.NDArray[np.bool_]:
     """Rows of records that are judged by what goes into them."""
     ours = comparison.candidate
-    words = [read_name(name).stem.rpartition(".")[2] not in _NO_INPUT_RULES for name in ours.entries]
+    words = [read_name(name).stem.rpartition(".")[2] not in FROM_OTHER_RANKS for name in ours.entries]
     kept = np.array(words, np.bool_)[ours.entry] if words else np.zeros(0, np.bool_)
     chosen: npt.NDArray[np.bool_] = kept & (ours.state != GRADIENT)
     return chosen

@@ -32,8 +32,6 @@ LEAST_SPACING = {
     "float8_e4m3fn": 2.0**-9,
     "float8_e5m2": 2.0**-16,
 }
-#: The smallest normal number; numbers below it have fewer digits, and many devices take them for zero.
-LEAST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 
 
 @lru_cache(256)

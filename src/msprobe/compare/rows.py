@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
 from msprobe.compare.rank_runs import group_text
+from msprobe.foreign.letters import short_repr
 from msprobe.messages import said
 from msprobe.statistics_table import USUAL, USUAL_KEYS
 from msprobe.store.columns import FurtherColumn, FurtherRows
@@ -211,7 +212,7 @@ class _Collector:
                 if key in record:
                     self._walk(number, name, word, state, record[key], 1)
         else:
-            raise DamagedDataError(said("record-is-no-object", self._path, name, _said(record)))
+            raise DamagedDataError(said("record-is-no-object", self._path, name, short_repr(record)))
         if len(self._name) > before:
             self._entries.append(name)
 
@@ -333,7 +334,7 @@ class _Collector:
                         name,
                         slot or "its value",
                         STATISTICS[statistic],
-                        _said(value),
+                        short_repr(value),
                     )
                 )
             self._numbers.append(number)
@@ -373,7 +374,7 @@ class _Collector:
         if shape is None:
             return self._shape_code("None"), 0
         if not isinstance(shape, list) or any(type(length) is not int or length < 0 for length in shape):
-            raise DamagedDataError(said("record-shape-wrong", self._path, name, slot or "its value", _said(shape)))
+            raise DamagedDataError(said("record-shape-wrong", self._path, name, slot or "its value", short_repr(shape)))
         code_and_size = self._shape_code(str(shape)), min(prod(shape), (1 << 63) - 1)
         self._shape_of[tuple(shape)] = code_and_size
         return code_and_size
@@ -407,8 +408,3 @@ def _as_float(value: int) -> float:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
-
-
-def _said(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -49,17 +49,6 @@ def expand(intervals: Iterable[Interval]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def parse_ranges(elements: object) -> tuple[int, ...]:
-    """The numbers of a whole list; None is the empty list, which means all. Raises RangeError."""
-    if elements is None:
-        return ()
-    if not isinstance(elements, list):
-        raise RangeError(said("range-no-list", _kind(elements)))
-    if len(elements) > MOST_ELEMENTS:
-        raise RangeError(said("range-too-long", len(elements), MOST_ELEMENTS))
-    return expand(parse_element(element) for element in elements)
-
-
 def _number(digits: str) -> int:
     # Python refuses to convert endless digits; anything of that length is out of bounds anyway.
     significant = digits.lstrip("0") or "0"

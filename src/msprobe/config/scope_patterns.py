@@ -12,30 +12,6 @@ from msprobe.messages import said
 
 EntryKind = Literal["api", "module"]
 
-# Prefixes of API entries in dumps of both frameworks, ours included. Users' own prefixes follow
-# the same form (register_custom_api); this list distinguishes the tool's prefixes from theirs.
-API_PREFIXES = (
-    "Aten",
-    "Custom",
-    "Distributed",
-    "Function",
-    "Functional",
-    "Jit",
-    "MindSpeed",
-    "Mint",
-    "MintDistributed",
-    "MintFunctional",
-    "NPU",
-    "Ops",
-    "Optimizer",
-    "Primitive",
-    "Tensor",
-    "Torch",
-    "Triton",
-    "VF",
-)
-MODULE_PREFIXES = ("Module", "Cell")
-
 _MODULE = re.compile(r"(?:Cell|Module)\..*\.(?:forward|backward)\.\d+", re.ASCII)
 _API = re.compile(r"(?!(?:Cell|Module)\.)[A-Za-z_][\w.]*\..+\.\d+\.(?:forward|backward)", re.ASCII)
 _NAME_REGEX = re.compile(r"name-regex\((.*)\)", re.DOTALL)

@@ -18,6 +18,7 @@ from msprobe.coverage import Coverage, NotRead, write
 from msprobe.environment.checkpoint.contents import small_file
 from msprobe.errors import InvalidInputError, PathError, reason_of
 from msprobe.foreign import csv_cells, yaml_text
+from msprobe.foreign.plain_numbers import number_or_text
 from msprobe.messages import joined, said
 from msprobe.paths import make_folder, write_atomically
 
@@ -237,12 +238,7 @@ def _without_prefix(line: str) -> str:
 def _value(text: str) -> Any:
     if text in ("True", "False"):
         return text == "True"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return number_or_text(text)
 
 
 def _write_json(path: str, tree: Any) -> None:

@@ -141,16 +141,6 @@ class Budget:
         if time.monotonic() > self._end:
             self._refuse(said("budget-seconds", self.limits.seconds))
 
-    @property
-    def bytes_left(self) -> int:
-        """How many bytes may still be spent."""
-        return max(0, self.limits.bytes - self._bytes)
-
-    @property
-    def items_left(self) -> int:
-        """How many items may still be spent."""
-        return max(0, self.limits.items - self._items)
-
     def _refuse(self, what: str, can_be_raised: bool = True) -> None:
         shown = str(self._source)
         shown = (shown if shown.isprintable() else ascii(shown)).strip("'\"")

@@ -18,8 +18,9 @@ from typing import Any, NoReturn, TypeVar
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import BudgetError, Limits, factor
-from msprobe.foreign.opening import StrPath, open_regular
+from msprobe.foreign.opening import open_regular
 from msprobe.messages import said
+from msprobe.paths import StrPath
 
 _HEADER = b"SQLite format 3\0"
 #: Of the two bytes of the header that say who may read and write: a journal is written ahead.
@@ -28,6 +29,8 @@ _WRITE_AHEAD = 2
 _STEPS_PER_LOOK, _LEAST_STEPS, _STEPS_PER_BYTE = 100_000, 10_000_000, 50
 _LEAST_BYTES, _BYTES_PER_BYTE = 16 << 20, 4
 _ROWS_AT_ONCE = 256
+# How long a reader waits for whoever writes.
+_LOCK_SECONDS = 10.0
 
 
 _Answer = TypeVar("_Answer")
@@ -116,7 +119,7 @@ class Database:
 
 
 @contextmanager
-def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0) -> Iterator[Database]:
+def open_database(path: StrPath, *, is_live: bool = False) -> Iterator[Database]:
     """A database that is there, opened for reading alone; nothing is written beside it.
 
     ``is_live``: it may be written while it is read, so its locks count. Raises PathError where it is no regular file,
@@ -134,10 +137,10 @@ def open_database(path: StrPath, *, is_live: bool = False, timeout: float = 10.0
         raise DatabaseError(said("no-database", path))
     mode = "mode=ro" if is_live and _WRITE_AHEAD not in header[18:20] else "mode=ro&immutable=1"
     with ExitStack() as kept:
-        base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=timeout)
+        base = sqlite3.connect(f"{Path(path).absolute().as_uri()}?{mode}", uri=True, timeout=_LOCK_SECONDS)
         kept.callback(base.close)
         if is_live and _has_hot_journal(base):
-            base = sqlite3.connect(_rolled_back(Path(path), size, kept), timeout=timeout)
+            base = sqlite3.connect(_rolled_back(Path(path), size, kept), timeout=_LOCK_SECONDS)
             kept.callback(base.close)
         yield Database(path, base, size)
 

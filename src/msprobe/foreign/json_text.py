@@ -14,8 +14,9 @@ from typing import Any
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
-from msprobe.foreign.opening import StrPath, file_bytes, is_regular
+from msprobe.foreign.opening import file_bytes
 from msprobe.messages import said
+from msprobe.paths import StrPath
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')
@@ -43,11 +44,6 @@ def read_json(
         limits = Limits()
         budget = Budget(path, limits if most_bytes is None else Limits(bytes=min(most_bytes, limits.bytes)))
     return parse_json(file_bytes(path, budget, follow_links=follow_links), path, budget, exact=exact, spent=True)
-
-
-def read_json_if_there(path: StrPath, **options: Any) -> Any:
-    """The same (see :func:`read_json`), and None where there is no regular file."""
-    return read_json(path, **options) if is_regular(path) else None
 
 
 def parse_json(

@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator
 
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.foreign.opening import StrPath, open_regular
+from msprobe.foreign.opening import open_regular
 from msprobe.messages import said
-from msprobe.paths import write_atomically
+from msprobe.paths import StrPath, write_atomically
 
 FOLLOW_VARIABLE = "MSPROBE_FOLLOW_LINKS"
 _MARK = ".msprobe-links"

@@ -14,11 +14,11 @@ from typing import BinaryIO
 from msprobe.errors import PathError
 from msprobe.foreign.budget import Budget
 from msprobe.messages import said
-
-StrPath = str | os.PathLike[str]
+from msprobe.paths import StrPath, quoted
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _PIECE_BYTES = 1 << 20
+FileState = tuple[int, int, int]
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -39,20 +39,20 @@ def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
     """
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     if not follow_links and os.path.islink(path):
-        raise PathError(said("link-in-recorded-folder", _shown(path)))
+        raise PathError(said("link-in-recorded-folder", quoted(path)))
     try:
         descriptor = os.open(path, flags)
     except IsADirectoryError:
-        raise PathError(said("folder-in-place-of-file", _shown(path))) from None
+        raise PathError(said("folder-in-place-of-file", quoted(path))) from None
     except OSError as problem:
         kind = _kind_of(path)
         if kind:
-            raise PathError(said("special-file-opened", _shown(path), kind)) from problem
+            raise PathError(said("special-file-opened", quoted(path), kind)) from problem
         raise
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise PathError(said("special-file", _shown(path), _name_of(mode)))
+            raise PathError(said("special-file", quoted(path), _name_of(mode)))
         # As os.fdopen makes it, without asking whether it is a terminal.
         return io.BufferedReader(io.FileIO(descriptor, "rb"))
     except BaseException:
@@ -87,13 +87,22 @@ def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: boo
         raise PathError(said("file-unreadable", path, reason.lower())) from problem
 
 
-def is_regular(path: StrPath, *, follow_links: bool = True) -> bool:
+def is_regular(path: StrPath) -> bool:
     """Whether there is a regular file. No error where there is nothing, or where it cannot be looked at."""
     try:
-        mode = os.stat(path, follow_symlinks=follow_links).st_mode
+        mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
     return stat.S_ISREG(mode)
+
+
+def state_of(path: StrPath) -> FileState | None:
+    """What a file has other than before once it was written again: time in ns, bytes, number. None where none is."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def size_of(path: StrPath, *, follow_links: bool = True) -> int:
@@ -115,8 +124,3 @@ def _kind_of(path: StrPath) -> str:
 
 def _name_of(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
-
-
-def _shown(path: StrPath) -> str:
-    text = ascii(os.fspath(path)) if not os.fspath(path).isprintable() else f'"{os.fspath(path)}"'
-    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

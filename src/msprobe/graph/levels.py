@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.compare.indicators import FROM_OTHER_RANKS
 from msprobe.graph.differences import NO_DIFFERENCE, NodeDifference, is_bad
 from msprobe.graph.modes import Mode
 from msprobe.graph.parameter_texts import column_texts
@@ -17,8 +18,6 @@ _WORDS = {PASS: "pass", WARNING: "warning", ERROR: "error"}
 _WITHOUT_RULES = frozenset(
     "empty empty_like numpy to __setitem__ empty_with_format new_empty_strided new_empty empty_strided".split()
 )
-# What comes out of them came from other ranks.
-_FROM_ELSEWHERE = frozenset(("_reduce_scatter_base", "_all_gather_base", "all_to_all_single", "batch_isend_irecv"))
 
 _COLUMNS = ("Requires_grad Consistent", "Result", "Err_message")
 # What most pairs are.
@@ -32,7 +31,7 @@ def levels_of(name: str, mode: Mode, inputs: Sequence[Row], outputs: Sequence[Ro
     """The level of a node, and for each argument, then each result, the columns that say why, as JSON text."""
     words = name.split(".", 2)
     api = words[1] if len(words) > 1 else ""
-    by_input = api not in _FROM_ELSEWHERE
+    by_input = api not in FROM_OTHER_RANKS
     if all(
         difference is NO_DIFFERENCE and _same_kind(mine, theirs) for mine, theirs, difference in (*inputs, *outputs)
     ):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from msprobe.foreign.plain_numbers import is_number
 from msprobe.graph.side import GraphOfSide, Parameter
 
 CRITICAL, HIGH, MEDIUM = "critical", "high", "medium"
@@ -75,6 +76,6 @@ def _largest_norm(parameters: Sequence[Parameter]) -> float | None:
     largest: float | None = None
     for _, leaf in parameters:
         norm = leaf.get("Norm") if type(leaf) is dict else None
-        if isinstance(norm, (int, float)) and not isinstance(norm, bool) and math.isfinite(norm):
+        if is_number(norm) and math.isfinite(norm):
             largest = norm if largest is None else max(largest, norm)
     return largest

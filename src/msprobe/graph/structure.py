@@ -11,6 +11,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import read_name
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.letters import short_repr
 from msprobe.messages import said
 from msprobe.store.layout import CONSTRUCT_FILE
 from msprobe.store.part import DumpPart
@@ -45,7 +46,7 @@ def read_structure(part: DumpPart) -> Structure:
         if isinstance(parent, list) and len(parent) == 2 and type(parent[1]) is int:
             parent, steps[name] = parent
         if parent is not None and not isinstance(parent, str):
-            raise InvalidInputError(said("parent-is-no-name", path, name, _said(parent)))
+            raise InvalidInputError(said("parent-is-no-name", path, name, short_repr(parent)))
         parents[name] = parent or None
     notices: list[str] = []
     if not part.complete:
@@ -124,8 +125,3 @@ def _backward_passes(gradients: list[str], parents: Mapping[str, Any]) -> dict[s
         backward = f"{parts.stem}.backward.{number_of}"
         passes[name] = backward if backward in parents else None
     return passes
-
-
-def _said(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,7 +10,7 @@ from typing import Any
 from msprobe import log
 from msprobe.capture.events import Call, Collective, Failure, Gradient, ModulePass, OptimizerStep, Step
 from msprobe.capture.listeners import Arguments, Cadence, Changer, Changes, NewGradient, Result, Values, Wants
-from msprobe.compare.entry_names import operation, without_call_number
+from msprobe.compare.entry_names import operation
 from msprobe.diagnose.operators import FILLS, MAY_VIEW, MOVES, RECURRENT
 from msprobe.errors import MsprobeError
 from msprobe.lockstep import optimizer_steps, pairing, pass_results
@@ -18,6 +18,7 @@ from msprobe.lockstep.account import Account
 from msprobe.lockstep.beside import Beside
 from msprobe.lockstep.call_kinds import NUMBERS, gives_back, is_broadcast, is_kept, writes_to_arguments
 from msprobe.lockstep.carried import Carried
+from msprobe.lockstep.chosen import Chosen
 from msprobe.lockstep.gradients import Gradients
 from msprobe.lockstep.optimizer_steps import Part
 from msprobe.lockstep.pairing import Pairs
@@ -58,7 +59,7 @@ class Lockstep(Changer):
         self.account = account
         self._steps = steps
         self._values = values
-        self._only = frozenset(only)
+        self._only = Chosen(only)
         self.behind_dump = not only
         self._pairs: Pairs | None = None
         self._recorded: RecordedStep | None = None
@@ -142,7 +143,8 @@ class Lockstep(Changer):
             parent = OPTIMIZER
         if parent is None and not self._in_optimizer:
             self._since_backward.append(event.name)
-        if self._is_reshaped(event, tensors) or (self._in_optimizer and self._is_rewritten(self._step)):
+        is_rewritten = self._in_optimizer and optimizer_steps.is_rewritten(self._step, self._recorded)
+        if is_rewritten or self._is_reshaped(event, tensors):
             self._pairs.count(event.key, parent)
         else:
             recorded = self._pairs.find(
@@ -175,7 +177,7 @@ class Lockstep(Changer):
             self._gradients.note_parameters((event.key, event.number), tensors)
         if isinstance(event, Collective) or self._only:
             self._open[event.name] = recorded, None
-            return self._averages(event, recorded, tensors) if self._is_chosen(event.name) else None
+            return self._averages(event, recorded, tensors) if self._only.has(event.name) else None
         return self._arguments(event, recorded, tensors)
 
     def _is_reshaped(self, event: Call | Collective, tensors: Sequence[tuple[str, Any]]) -> bool:
@@ -326,7 +328,7 @@ class Lockstep(Changer):
             if self._gradients is not None:
                 self._gradients.leave_out((event.key, event.number))
             return None
-        if not self._is_chosen(event.name) or (recorded is None and region is None):
+        if not self._only.has(event.name) or (recorded is None and region is None):
             return None
         given: dict[str, Any] = {}
         pairs: list[tuple[Any, Any]] = []
@@ -424,7 +426,7 @@ class Lockstep(Changer):
         if not self._only:
             slots = self._pairs.pass_outputs(event.name) if self._pairs is not None else {}
             given = pass_results.judged(event.name, results, slots, self._regions, self._beside, self._values)
-        elif self._is_chosen(event.name) and self._recorded is not None:
+        elif self._only.has(event.name) and self._recorded is not None:
             slots = self._recorded.pass_outputs(event.name)
             given = pass_results.recorded(results, slots, self._beside, self._values)
         else:
@@ -449,7 +451,7 @@ class Lockstep(Changer):
     def gradient(self, event: Any) -> NewGradient | None:  # type: ignore[override]
         """Put the recorded gradient in the place of its own."""
         self._since_backward.clear()
-        if self._gradients is None or not isinstance(event, Gradient) or not self._is_chosen(event.name):
+        if self._gradients is None or not isinstance(event, Gradient) or not self._only.has(event.name):
             return None
         other = self._gradients.other(event)
         if other is None or not event.can_be_replaced:
@@ -461,11 +463,11 @@ class Lockstep(Changer):
 
     def _put_step(self, event: OptimizerStep, part: Part) -> Values | None:
         recorded = self._recorded
-        if recorded is None or (self._only and (not self._is_chosen(event.name) or part == "input_kwargs")):
+        if recorded is None or (self._only and (not self._only.has(event.name) or part == "input_kwargs")):
             return None
         name = recorded.optimizer_like(event.name)
         record = recorded.optimizers.get(name)
-        if part == "output" and self._is_rewritten(event):
+        if part == "output" and optimizer_steps.is_rewritten(event, recorded):
             agrees = optimizer_steps.comes_to_the_same(event, record, self._beside)
             self.account.rewrite(event.name, agrees)
         pairs = optimizer_steps.differing(event, record, part, self._beside)
@@ -480,28 +482,6 @@ class Lockstep(Changer):
         """True while an optimizer updates weights; what its closure calls are passes of the model."""
         step = self._step
         return step is not None and (not step.has_closure or self._is_updating())
-
-    def _is_rewritten(self, event: OptimizerStep | None) -> bool:
-        """True for an optimizer of another class than the reference's: what it calls answers to nothing, and what it
-        comes to is judged.
-        """
-        return (
-            event is not None
-            and self._recorded is not None
-            and event.name not in self._recorded.optimizers
-            and self._recorded.optimizer_like(event.name) in self._recorded.optimizers
-        )
-
-    def _is_chosen(self, name: str) -> bool:
-        if not self._only:
-            return True
-        return any(
-            entry in self._only for word in (name, without_call_number(name)) for entry in (word, _forward(word))
-        )
-
-
-def _forward(name: str) -> str:
-    return name.replace(".backward", ".forward")
 
 
 def _start(result: Any) -> str:

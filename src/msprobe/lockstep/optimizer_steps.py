@@ -12,7 +12,7 @@ from msprobe.diagnose.tolerance import noise
 from msprobe.diagnose.tolerance.roundings import rounding_count_limit
 from msprobe.lockstep import pairing
 from msprobe.lockstep.beside import Beside
-from msprobe.lockstep.reference import Slot, Slots, find_slots
+from msprobe.lockstep.reference import RecordedStep, Slot, Slots, find_slots
 from msprobe.lockstep.regions import Region, Regions
 
 #: The part of a record about what is before the step, and what is after it.
@@ -52,6 +52,18 @@ def differing(
         if other is not None:
             pairs.append((recorded_field.tensor, other))
     return pairs
+
+
+def is_rewritten(event: OptimizerStep | None, recorded: RecordedStep | None) -> bool:
+    """True for an optimizer of another class than the reference's: what it calls answers to nothing, and what it comes
+    to is judged.
+    """
+    return (
+        event is not None
+        and recorded is not None
+        and event.name not in recorded.optimizers
+        and recorded.optimizer_like(event.name) in recorded.optimizers
+    )
 
 
 def comes_to_the_same(event: OptimizerStep, record: Mapping[str, Any] | None, beside: Beside) -> bool:

@@ -44,8 +44,3 @@ def find(code_or_name: str) -> Message | None:
     """The message of a code (``D204``, ``d204``) or of a name (``argument-differs``)."""
     entry = MESSAGES.get(code_or_name.upper()) or ENTRIES.get(code_or_name.lower().replace("_", "-"))
     return entry if isinstance(entry, Message) else None
-
-
-def topic_of(message: Message) -> Topic:
-    """What there is to say about a message."""
-    return TOPICS[message.topic]

@@ -207,21 +207,6 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}"：未知的元素类型 {dtype!r}。', severity="error",
     ),
     Message(
-        "S141", "tensor-file-size", "error:dump", "path size dtype shape wanted",
-        '"{path}" has {size} bytes; a {dtype} tensor of shape {shape} has {wanted}.',
-        '"{path}" 有 {size} 字节；shape 为 {shape} 的 {dtype} 张量有 {wanted} 字节。', severity="error",
-    ),
-    Message(
-        "S142", "pt-file-without-pickle", "error:dump", "path",
-        '"{path}" holds no data.pkl, so it is no .pt file.',
-        '"{path}" 中没有 data.pkl，因此不是 .pt 文件。', severity="error",
-    ),
-    Message(
-        "S143", "pt-description-too-large", "error:dump", "path",
-        '"{path}": the description (data.pkl) is too large for a plain tensor.',
-        '"{path}"：描述（data.pkl）对单个张量来说过大。', severity="error",
-    ),
-    Message(
         "S144", "pt-holds-no-tensor", "error:dump", "path what",
         '"{path}" holds a {what}, not one plain tensor.',
         '"{path}" 中是 {what}，不是单个张量。', severity="error",
@@ -255,11 +240,6 @@ MESSAGES: tuple[Message, ...] = (
         "S150", "pt-of-old-torch", "error:dump", "path",
         '"{path}" is not a zip archive as torch 1.6 or later writes it; only torch can read it.',
         '"{path}" 不是 torch 1.6 及以后写出的 zip 包；只有 torch 能读取。', severity="error",
-    ),
-    Message(
-        "S151", "tensor-file-is-special", "error:dump", "path",
-        '"{path}" is not a regular file.',
-        '"{path}" 不是普通文件。', severity="error",
     ),
     Message(
         "S152", "journal-removed", "error:dump", "folder",

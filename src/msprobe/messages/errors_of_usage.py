@@ -42,11 +42,6 @@ MESSAGES: tuple[Message, ...] = (
         "{options} 不能同时使用。", severity="error",
     ),
     Message(
-        "U108", "compare-not-available", "error:usage", "",
-        "`msprobe compare CANDIDATE REFERENCE` is not available yet; use -i or -tp and -gp.",
-        "`msprobe compare CANDIDATE REFERENCE` 尚不可用；请使用 -i，或 -tp 和 -gp。", severity="error",
-    ),
-    Message(
         "U109", "target-without-golden", "error:usage", "",
         "-tp and -gp belong together; one of them is missing.",
         "-tp 和 -gp 必须一起给出；缺少其中一个。", severity="error",
@@ -300,11 +295,6 @@ MESSAGES: tuple[Message, ...] = (
         "U159", "old-pickle-dump", "error:usage", "path",
         '"{path}": .pkl files of old versions are not read; give a dump.json.',
         '"{path}"：不读取旧版本的 .pkl 文件；请给出 dump.json。', severity="error",
-    ),
-    Message(
-        "U160", "shell-command-wrong", "error:usage", "problem",
-        "{problem} (in the shell, msprobe -f pytorch parse).",
-        "{problem}（在 shell 中为 msprobe -f pytorch parse）。", severity="error",
     ),
     Message(
         "U161", "shape-text-wrong", "error:usage", "s",

@@ -273,7 +273,6 @@ PIECES: tuple[Piece, ...] = (
         "{total} 行中的前 {count} 行；.rows、.to_pandas() 与 .to_polars() 含有全部",
     ),
     Piece("first-of-findings", "count", " (the first of {count} findings)", "（共 {count} 个问题项，这是第一个）"),
-    Piece("or-none", "what", '{what}, or "" for none', '{what}，或 ""（不使用）'),
     Piece(
         "json-at-line", "reason line column",
         "{reason} at line {line}, column {column}",

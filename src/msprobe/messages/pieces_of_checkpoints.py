@@ -34,7 +34,6 @@ PIECES: tuple[Piece, ...] = (
         "single values that one side alone has, and that were not compared: {keys}",
         "只有一侧具有、因此未比对的单个值：{keys}",
     ),
-    Piece("iteration-of", "", "iteration", "迭代"),
     Piece(
         "random-states-of-one-side", "names",
         "random states that only one side has are not compared: {names}",

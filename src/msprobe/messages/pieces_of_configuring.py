@@ -217,16 +217,6 @@ PIECES: tuple[Piece, ...] = (
         "左边的数不能大于右边的数",
     ),
     Piece(
-        "range-no-list", "kind",
-        "must be a list, not {kind}",
-        "必须是列表，而不是{kind}",
-    ),
-    Piece(
-        "range-too-long", "count limit",
-        "the list has {count} elements; the limit is {limit}",
-        "列表有 {count} 个元素；上限为 {limit}",
-    ),
-    Piece(
         "yaml-second-document", "",
         "it must be one document, and a second one begins here",
         "必须是单个文档，而此处开始了第二个",

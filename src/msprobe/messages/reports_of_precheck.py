@@ -268,5 +268,4 @@ PIECES: tuple[Piece, ...] = (
     Piece("dispatch-processes-wrong", "most found", "process_num must be a whole number from 0 to {most}, found {found!r}", "process_num 必须是 0 到 {most} 的整数，实际为 {found!r}"),
     Piece("dispatch-bench-wrong", "found", "bench must be the name of a device, found {found!r}", "bench 必须是设备名称，实际为 {found!r}"),
     Piece("dispatch-bench-not-possible", "found", "bench runs single operators in a wider type, and in this process; found {found!r}", "bench 在本进程中以更宽的类型运行单个算子；实际为 {found!r}"),
-    Piece("dispatch-bench-unknown", "problem", "bench: {problem}", "bench：{problem}"),
 )

@@ -14,8 +14,6 @@ from msprobe.monitor.state import ConfiguredState
 from msprobe.monitor.watched import WatchedModule
 
 _DEPTH = 8
-# Place in the event's gradients, the end of the row's name, and the tensor (None for what is none).
-_PlacedLeaves = list[tuple[str, str, Any]]
 
 
 class _Pass:

@@ -9,14 +9,13 @@ import numpy as np
 
 from msprobe import log
 from msprobe.messages import said
-from msprobe.monitor.csv_files import QuantityTable
+from msprobe.monitor.csv_files import QuantityTable, Steps
 from msprobe.monitor.csv_text import SCALARS
 from msprobe.monitor.files import RunFolder
 from msprobe.monitor.trend_reading import quantities_of, read_quantity
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
-Steps = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 #: The order of a training step.
 ORDER = (

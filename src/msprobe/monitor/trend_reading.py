@@ -35,9 +35,9 @@ def quantities_of(runs: Sequence[RunFolder]) -> list[str]:
     return list(names)
 
 
-def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | None = None) -> QuantityTable | None:
+def read_quantity(runs: Sequence[RunFolder], quantity: str) -> QuantityTable | None:
     """All rows of a quantity in the runs of one rank, which are given from the oldest to the newest: of csv files and
-    of databases. ``last_steps``: of databases only so many.
+    of databases.
 
     Of rows for the same tensor and step the last one counts, as a run that was resumed repeats steps. None if there
     is nothing. Raises PathError for a file that cannot be read.
@@ -45,7 +45,7 @@ def read_quantity(runs: Sequence[RunFolder], quantity: str, last_steps: int | No
     tables: list[QuantityTable] = []
     for run in runs:
         tables += read_csv_tables(run, quantity)
-        trend = read_trend(run, quantity, last_steps)
+        trend = read_trend(run, quantity)
         if trend is not None:
             tables.append(trend)
     return merged(tables) if tables else None
@@ -77,7 +77,7 @@ def extremes_of(run: RunFolder) -> tuple[int, int] | None:
 
 
 def read_trend(run: RunFolder, quantity: str, last_steps: int | None = None) -> QuantityTable | None:
-    """The rows of a quantity in the run's database; None if it has none. Raises PathError."""
+    """The rows of a quantity in the run's database, or of its last steps; None if it has none. Raises PathError."""
     if not has_database(run):
         return None
     with _open(run) as base:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.foreign.opening import open_regular
+from msprobe.foreign.plain_numbers import count_or_none
 from msprobe.messages import said
 from msprobe.monitor.files import FIRST_STEP, MONITOR, RunFolder
 
@@ -47,7 +47,7 @@ def whole_runs(folders: Sequence[RunFolder]) -> list[WholeRun]:
     """The runs that these folders, in the order of :func:`msprobe.monitor.files.find_runs`, are of."""
     runs: list[WholeRun] = []
     for folder in folders:
-        number = _count(folder.about.get(MONITOR))
+        number = count_or_none(folder.about.get(MONITOR))
         at = next(
             (
                 place
@@ -97,7 +97,7 @@ def recorded_steps(folder: RunFolder) -> tuple[int, int] | None:
 
 
 def _goes_on(folder: RunFolder, earlier: WholeRun) -> bool:
-    said = _count(folder.about.get(FIRST_STEP))
+    said = count_or_none(folder.about.get(FIRST_STEP))
     if said is not None:
         return said > 0
     if FIRST_STEP in earlier.folders[0].about:
@@ -105,10 +105,6 @@ def _goes_on(folder: RunFolder, earlier: WholeRun) -> bool:
         return False
     here, there = recorded_steps(folder), earlier.first_step
     return here is None or there is None or here[0] > there
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _span(files: Sequence[Path]) -> tuple[int, int] | None:

@@ -13,9 +13,6 @@ from msprobe.perturb.operators import ElementExchange, exchange_of, seeks_equals
 from msprobe.perturb.thresholds import is_low, wider
 from msprobe.perturb.trees import LeafPath, leaves, mapped
 
-# Perturbations of single elements are those of these modes.
-_NOISES = ("add_noise", "bit_noise")
-
 
 class NotPerturbedError(Exception):
     """A call that is not made again, with the reason."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from msprobe.foreign.plain_numbers import count_or_none
 from msprobe.messages import said
 
 TENSOR_TYPES = frozenset(
@@ -126,19 +127,15 @@ def _tensor_of(content: dict[str, Any], kind: str) -> ArgumentTensor:
         norm=_number(content.get("Norm")),
         finite_low=_number(content.get("Min_except_inf_nan")),
         finite_high=_number(content.get("Max_except_inf_nan")),
-        zeros=_count(content.get("zero")),
-        nan=_count(content.get("nan")),
-        infinite=_count(content.get("inf")),
+        zeros=count_or_none(content.get("zero")),
+        nan=count_or_none(content.get("nan")),
+        infinite=count_or_none(content.get("inf")),
         is_unset=content.get("unset") is True,
         stride=None if stride is None else tuple(stride),
         requires_grad=content.get("requires_grad") is True,
         file=file if isinstance(file, str) and file != "-1" else None,
         is_array=kind == "numpy.ndarray",
     )
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _number(value: Any) -> float | None:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from msprobe.coverage import Coverage, NotRead
 from msprobe.messages import Wording, joined, said, text_of, translated
 from msprobe.paths import StrPath, make_folder, write_atomically
-from msprobe.precheck.columns import BLANK, DIRECTED, METRIC_COLUMNS, SCALED, lines_of
+from msprobe.precheck.columns import BLANK, DIRECTED, SCALED, lines_of
 from msprobe.precheck.columns import DETAILS_HEADER as CHECK_HEADER
 from msprobe.precheck.compiler_rule import problem_of, share_of_limit
 from msprobe.precheck.details_table import DetailsTable
+from msprobe.precheck.metric_standards import COLUMN, JUDGES, MetricRows, MissingNumberError, digits
 from msprobe.precheck.ranking import counts_line, shortened
 from msprobe.precheck.standards import (
     LABELS,
@@ -25,9 +26,7 @@ from msprobe.precheck.standards import (
     Profile,
     Standard,
     is_float8,
-    ratios_of,
     standard_of,
-    thresholds_of,
 )
 from msprobe.precheck.writer import BOM, time_stamp
 
@@ -48,18 +47,8 @@ DETAILS_HEADER = (
 _SCALED, _DIRECTED = CHECK_HEADER[SCALED], CHECK_HEADER[DIRECTED]
 #: The column that distinguishes the arguments of one record from others; blank where nobody has noted them.
 ARGUMENTS = CHECK_HEADER[CHECK_HEADER.index("Arguments")]
-_COLUMN = {metric: column for column, metric in METRIC_COLUMNS.items()}
 _COMPARED = frozenset(("torch.float16", "torch.bfloat16", "torch.float32"))
 _NOT_COMPARED = frozenset(("torch.float64", "torch.complex64", "torch.complex128"))
-#: The metrics that each standard needs.
-_NEEDED: dict[Standard, tuple[str, ...]] = {
-    "ulp": ("ulp_mean", "ulp_share"),
-    "absolute": ("non_finite", "relative_share", "absolute_share"),
-    "benchmark": ("small_value", "rmse", "max_relative", "mean_relative", "balance"),
-    "binary": ("unequal",),
-    "thousandth": ("thousandth",),
-    "accumulative": ("non_finite", "relative_share", "absolute_share", "balance"),
-}
 #: What a verdict of the details file is about -> the piece that says it.
 _IN_WORDS = {
     "小值域": "metric-small-values",
@@ -265,7 +254,7 @@ def compare_row(
     """
     others = same_arguments and theirs is not None and _has_other_arguments(ours, theirs)
     theirs = None if others else theirs
-    if profile.by_control and theirs is not None and ours[_COLUMN["rmse"]].strip():
+    if profile.by_control and theirs is not None and ours[COLUMN["rmse"]].strip():
         return _by_control(ours, theirs)
     row = _compared(ours, theirs, profile)
     if others:
@@ -284,10 +273,10 @@ def _has_other_arguments(ours: dict[str, str], theirs: dict[str, str]) -> bool:
 def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> ComparedOutput:
     """The verdict of ``--standard compiler`` on a result of floats, of which both files have the error as a whole."""
     row = ComparedOutput(ours["API Name"], "pass")
-    sides = _Sides(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
+    sides = MetricRows(ours, theirs, ours["DEVICE Dtype"].strip().rpartition(".")[2], "", PROFILES["compiler"])
     try:
         candidate, control = sides.number("rmse"), sides.number("rmse", control=True)
-    except _MissingNumberError as problem:
+    except MissingNumberError as problem:
         row.status, row.message = "SKIP", text_of(problem)
         return row
     ratio = 1.0 if candidate == control else candidate / control if control else math.inf
@@ -296,7 +285,7 @@ def _by_control(ours: dict[str, str], theirs: dict[str, str]) -> ComparedOutput:
     if not row.message and not _goes_one_way_too(ours, theirs):
         row.message = ours.get("Message", "").strip() or said("errors-go-one-way")
     row.status = "error" if row.message else "pass"
-    row.cells = {"均方根误差比值": _text(ratio), "均方根误差判定结果": row.status}
+    row.cells = {"均方根误差比值": digits(ratio), "均方根误差判定结果": row.status}
     return row
 
 
@@ -353,15 +342,15 @@ def _compared(ours: dict[str, str], theirs: dict[str, str] | None, profile: Prof
         row.standard = "benchmark"
     if profile.levels and is_float8(dtype):
         row.standard = "ulp"
-    sides = _Sides(ours, theirs, dtype.rpartition(".")[2], api, profile)
+    sides = MetricRows(ours, theirs, dtype.rpartition(".")[2], api, profile)
     if dtype in _COMPARED:
         row.standard = sides.measured(row.standard)
     try:
-        row.status = _JUDGES[row.standard](sides, row.cells)
+        row.status = JUDGES[row.standard](sides, row.cells)
         row.beside_nothing = {_RATIO_COLUMNS[metric]: both for metric, both in sides.beside_nothing.items()}
         if profile.own:
             row.cells |= dict.fromkeys(row.beside_nothing, BLANK)
-    except _MissingNumberError as problem:
+    except MissingNumberError as problem:
         # Of ours is what is judged without numbers: random calls.
         message = ours.get("Message", "").strip() if profile.own else ""
         row.status, row.message = "SKIP", message or text_of(problem)
@@ -378,153 +367,3 @@ def _is_empty(shape: str) -> bool:
 def _api_of(name: str) -> str:
     parts = _split(name)[0].split(".")
     return parts[-2] if len(parts) > 2 else name
-
-
-class _MissingNumberError(ValueError):
-    """A cell that the standard needs is blank."""
-
-
-@dataclass
-class _Sides:
-    ours: dict[str, str]
-    theirs: dict[str, str]
-    dtype: str
-    api: str
-    profile: Profile
-    #: Metrics of which the control's is nothing, or less than the type can distinguish from it: both sides' numbers.
-    beside_nothing: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def number(self, metric: str, control: bool = False) -> float:
-        column = _COLUMN[metric]
-        text = (self.theirs if control else self.ours)[column].strip()
-        if not text and self.profile.name == "26.2":
-            return 0.0
-        try:
-            return float(text)
-        except ValueError:
-            side = "control" if control else "candidate"
-            what = said("cell-is", text) if text else said("cell-is-blank")
-            raise _MissingNumberError(said("number-missing", column, side, what)) from None
-
-    def measured(self, standard: Standard) -> Standard:
-        """The standard; another one where only that was measured: 26.2 does so, and samples have names of their own."""
-
-        def has(standard_tried: Standard) -> bool:
-            rows = (self.ours, self.theirs)
-            return all(row[_COLUMN[metric]].strip() for row in rows for metric in _NEEDED[standard_tried])
-
-        others: tuple[Standard, ...] = ("ulp", "absolute", "benchmark")
-        possible = [standard_tried for standard_tried in others if has(standard_tried)]
-        return possible[0] if len(possible) == 1 and not has(standard) else standard
-
-    def ratio(self, metric: str) -> float:
-        """The candidate's error in errors of the control, which count as no less than the type's smallest."""
-        ours, theirs = self.number(metric), self.number(metric, control=True)
-        if math.isnan(ours) and math.isnan(theirs):
-            return 1.0
-        if math.isinf(ours) and math.isinf(theirs) and (ours > 0) == (theirs > 0):
-            return 1.0
-        if not (math.isfinite(ours) and math.isfinite(theirs)):
-            return math.inf
-        limits = thresholds_of(self.dtype)
-        least = limits.strict_least_error if self.profile.by_element else limits.least_error
-        if abs(theirs) < least and ours:
-            self.beside_nothing[metric] = abs(ours), abs(theirs)
-        return abs(ours) / max(abs(theirs), least)
-
-
-def _text(value: float) -> str:
-    return f"{value:.14f}"
-
-
-def _benchmark(sides: _Sides, cells: dict[str, str]) -> str:
-    limits = ratios_of(sides.api, sides.profile)
-    failed = []
-    for metric, label, limit, decides in (
-        ("small_value", "小值域", limits.small_value, True),
-        ("rmse", "均方根误差", limits.rmse, True),
-        ("max_relative", "相对误差最大值", limits.max_relative, True),
-        ("mean_relative", "相对误差平均值", limits.mean_relative, True),
-        ("balance", "误差均衡性", limits.balance, False),
-    ):
-        ratio = sides.ratio(metric)
-        column = f"{label}错误比值" if metric == "small_value" else f"{label}比值"
-        cells[column] = _text(ratio)
-        cells[f"{label}判定结果"] = "error" if ratio > limit else "pass"
-        failed.append(decides and ratio > limit)
-    return "error" if any(failed) else "pass"
-
-
-def _zeros(cells: dict[str, str], sides: _Sides) -> list[bool]:
-    good_sides = []
-    for metric, column, verdict in (
-        ("non_finite", "inf/nan错误率", "inf/nan判定结果"),
-        ("relative_share", "相对误差错误率", "相对误差判定结果"),
-        ("absolute_share", "绝对误差错误率", "绝对误差判定结果"),
-    ):
-        value = sides.number(metric)
-        cells[column] = _text(value)
-        good = value == 0 or _no_worse(sides, metric)
-        cells[verdict] = "pass" if good else "error"
-        good_sides.append(good)
-    return good_sides
-
-
-def _absolute(sides: _Sides, cells: dict[str, str]) -> str:
-    return "pass" if all(_zeros(cells, sides)) else "error"
-
-
-def _accumulative(sides: _Sides, cells: dict[str, str]) -> str:
-    good = _zeros(cells, sides)
-    balance = sides.number("balance")
-    limit = thresholds_of(sides.dtype).accumulated_balance
-    cells["误差均衡性比值"] = _text(balance)
-    cells["误差均衡性判定结果"] = "pass" if balance <= limit else "error"
-    return "pass" if all(good) and balance <= limit else "error"
-
-
-def _binary(sides: _Sides, cells: dict[str, str]) -> str:
-    value = sides.number("unequal")
-    cells["二进制一致错误率"] = _text(value)
-    cells["二进制一致错误率判定结果"] = status = "pass" if value == 0 or _no_worse(sides, "unequal") else "error"
-    return status
-
-
-def _ulp(sides: _Sides, cells: dict[str, str]) -> str:
-    mean, share, ratio = sides.number("ulp_mean"), sides.number("ulp_share"), sides.ratio("ulp_share")
-    if sides.dtype == "float32":
-        good = mean < 64 or share < 0.05 or ratio < 1
-    else:
-        good = share < 0.001 or ratio < 1
-    cells["ULP误差平均值"], cells["ULP误差大于阈值占比"] = _text(mean), _text(share)
-    cells["ULP误差大于阈值占比比值"] = _text(ratio)
-    cells["ULP误差判定结果"] = status = "pass" if good or _no_worse(sides, "ulp_share") else "error"
-    return status
-
-
-def _no_worse(sides: _Sides, metric: str) -> bool:
-    """True where the candidate is no further off than the control: compared with itself a check passes.
-
-    In standards of ours. The reference is in higher precision, so the control, too, has errors where 8.1.1 allows none.
-    """
-    return sides.profile.own and sides.number(metric) <= sides.number(metric, control=True)
-
-
-def _thousandth(sides: _Sides, cells: dict[str, str]) -> str:
-    value = sides.number("thousandth")
-    cells["双千指标"] = _text(value)
-    good = value >= 0.999
-    if not good and sides.profile.own:
-        good = value >= sides.number("thousandth", control=True)
-    cells["双千指标判定结果"] = status = "pass" if good else "error"
-    return status
-
-
-_JUDGES: dict[Standard, Callable[[_Sides, dict[str, str]], str]] = {
-    "benchmark": _benchmark,
-    "ulp": _ulp,
-    "absolute": _absolute,
-    "binary": _binary,
-    "thousandth": _thousandth,
-    "accumulative": _accumulative,
-}

@@ -9,7 +9,8 @@ from msprobe.diagnose.findings import Finding
 from msprobe.messages import Wording, said
 from msprobe.report import phrases
 from msprobe.report.advice import advice_on
-from msprobe.report.phrases import EvidenceRow, Frame, clean
+from msprobe.report.phrases import EvidenceRow, clean
+from msprobe.report.source_frames import Frame, callers_of, source_of
 
 _CALLERS = 2
 
@@ -66,10 +67,10 @@ def whereabouts(finding: Finding) -> Iterator[Field]:
     """The call, its module, its line of source and who called it."""
     for label, text in phrases.whereabouts(finding):
         yield Field(label, text)
-    source = phrases.source_of(finding)
+    source = source_of(finding)
     if source is not None:
         yield _frame("source", source)
-    for number, frame in enumerate(phrases.callers_of(finding, _CALLERS)):
+    for number, frame in enumerate(callers_of(finding, _CALLERS)):
         yield _frame("" if number else "called by", frame)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.places import ranks_in_words
 from msprobe.diagnose.verdict.conclusion import MOST_FINDINGS
+from msprobe.foreign.letters import printable
+from msprobe.foreign.plain_numbers import is_number
 from msprobe.messages import Wording, joined, said, translated
-from msprobe.report.letters import printable
 from msprobe.statistics_table import TABLE
 
 HEADLINES: dict[Status, str] = {
@@ -37,12 +38,6 @@ _PHASES = {
     "after backward": "after the backward pass",
     "after optimizer": "after the optimizer step",
 }
-_FRAME = re.compile(r"File (?P<file>.*?), line (?P<line>\d+), in (?P<function>.*?),? *\n *(?P<code>.*)", re.DOTALL)
-_LIBRARY = re.compile(
-    r"[\\/](site-packages|dist-packages|lib[\\/]python\d+\.\d+)[\\/]|^<frozen |"
-    # Of a folder that a user calls by our name, everything is the user's.
-    r"[\\/]msprobe[\\/](capture|cli|config|core|mindspore|pytorch|store)[\\/]"
-)
 # Names of one process are no news.
 _NO_RANK = ("rank", "")
 _MOST_SETTINGS = 6
@@ -69,21 +64,6 @@ _SAID_ELSEWHERE = frozenset(_LISTS).union(
     slot field parameter cause phase lower_bound no_effect_in_steps effect_within_rounding calls_together
     """.split()
 )
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One line of a call stack."""
-
-    file: str
-    line: str
-    function: str
-    code: str
-
-    @property
-    def place(self) -> str:
-        """File and line."""
-        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True)
@@ -261,48 +241,6 @@ def whereabouts(finding: Finding) -> list[tuple[str, str]]:
     return lines
 
 
-def source_of(finding: Finding) -> Frame | None:
-    """The line of the user's code that made the call, where the recorder noted it, or the stack says."""
-    source = finding.evidence.get("source")
-    own = own_frames(finding.stack, 1)
-    if not isinstance(source, str):
-        return own[0] if own else None
-    for frame in frames(finding.stack):
-        if frame.place == clean(source):
-            return frame
-    file, _, line = clean(source).rpartition(":")
-    return Frame(file, line, "", "")
-
-
-def callers_of(finding: Finding, most: int) -> list[Frame]:
-    """The innermost frames of the user's code outside of :func:`source_of`."""
-    source = source_of(finding)
-    own = [frame for frame in frames(finding.stack) if not _LIBRARY.search(frame.file)]
-    return [frame for frame in own if source is None or frame.place != source.place][:most]
-
-
-def frames(stack: Sequence[str]) -> list[Frame]:
-    """A call stack as it stands in a dump, innermost frame first, read and cleaned."""
-    parsed = []
-    for text in stack:
-        match = _FRAME.fullmatch(text)
-        if match is None:
-            parsed.append(Frame(clean(text), "", "", ""))
-            continue
-        code = clean(match["code"]).strip()
-        parsed.append(
-            Frame(clean(match["file"]), match["line"], clean(match["function"]), "" if code == "unknown" else code)
-        )
-    return parsed
-
-
-def own_frames(stack: Sequence[str], most: int) -> list[Frame]:
-    """The innermost frames of the user's own code; of all frames where everything is a library's."""
-    every = frames(stack)
-    own = [frame for frame in every if not _LIBRARY.search(frame.file)]
-    return (own or every)[:most]
-
-
 def evidence_rows(finding: Finding) -> list[EvidenceRow]:
     """What was measured, side by side."""
     evidence = finding.evidence
@@ -350,17 +288,13 @@ def _tensor_rows(left: dict[str, Any], right: dict[str, Any]) -> list[EvidenceRo
 
 def _two(left: Any, right: Any) -> tuple[str, str]:
     """Two values with as many digits as it takes to see that they differ."""
-    if not (_is_number(left) and _is_number(right)):
+    if not (is_number(left) and is_number(right)):
         return number(left), number(right)
     for digits in (6, 9, 12, 17):
         ours, other = number(left, digits), number(right, digits)
         if ours != other or left == right:
             return ours, other
     return repr(left), repr(right)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def number(value: Any, digits: int = 6) -> str:

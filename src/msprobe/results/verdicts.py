@@ -12,7 +12,7 @@ from msprobe.diagnose import findings as diagnosed
 from msprobe.diagnose.check.run import CheckResult
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
-from msprobe.report import check_text, console, phrases
+from msprobe.report import check_text, console, phrases, source_frames
 from msprobe.results.columns import FINDINGS
 from msprobe.results.notebook import result_html
 from msprobe.results.tables import Table, Tabular, rank_column
@@ -43,7 +43,7 @@ class Finding(diagnosed.Finding):
     @property
     def source(self) -> str | None:
         """The line of the program that made the call: file, line, function and code; None if no stack was recorded."""
-        frame = phrases.source_of(self)
+        frame = source_frames.source_of(self)
         if frame is None:
             return None
         return (

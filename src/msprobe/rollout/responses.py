@@ -22,6 +22,7 @@ from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import file_bytes
+from msprobe.foreign.plain_numbers import is_number, number_or_text
 from msprobe.messages import Wording, said
 from msprobe.store.pickles import Opaque
 
@@ -113,7 +114,7 @@ def read_responses(path: str, side: Side) -> Responses:
     if chosen is None:
         keys = ", ".join(sorted({key for row in rows for key in row})[:20]) or "nothing"
         raise InvalidInputError(said("log-probs-missing", path, keys, ", ".join((*_ENGINE, *_TRAINER)[:4])))
-    if all(_is_number(row.get(chosen)) for row in rows if row.get(chosen) is not None):
+    if all(is_number(row.get(chosen)) for row in rows if row.get(chosen) is not None):
         rows = _joined_tokens(rows, chosen)
     done: list[Response] = []
     unread: list[tuple[str, str]] = []
@@ -136,10 +137,6 @@ def read_responses(path: str, side: Side) -> Responses:
 
 def _plain(key: Any) -> str:
     return str(key).strip().lower().replace("-", "_").replace(" ", "_")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _value(row: Mapping[str, Any], what: str) -> Any:
@@ -182,12 +179,7 @@ def _cell(text: Any, path: str) -> Any:
     text = text.strip()
     if text[0] in "[{":
         return parse_json(text, path)
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    return number_or_text(text)
 
 
 def _tree_rows(tree: Any, path: str, depth: int = 0) -> Iterator[dict[Any, Any]]:
@@ -249,7 +241,7 @@ def _joined_tokens(rows: list[dict[str, Any]], chosen: str) -> list[dict[str, An
         by_name.setdefault(str(_value(row, "name")), []).append(row)
     done = []
     for name, rows_of_name in by_name.items():
-        if all(_is_number(_value(row, "position")) for row in rows_of_name):
+        if all(is_number(_value(row, "position")) for row in rows_of_name):
             rows_of_name.sort(key=lambda row: float(_value(row, "position")))
         whole: dict[str, Any] = dict(rows_of_name[0])
         for what in ("tokens", "mask"):
@@ -296,7 +288,7 @@ def _response(row: Mapping[str, Any], chosen: str, name: str) -> Response:
         logits=_table(logits, count),
         router=_last(_listed(_value(row, "router")), count),
         weight_version="" if version is None else str(version),
-        settings={key: float(settings[key]) for key in _SETTINGS if _is_number(settings.get(key))},
+        settings={key: float(settings[key]) for key in _SETTINGS if is_number(settings.get(key))},
     )
 
 
@@ -339,14 +331,14 @@ def _log_probs(values: Any, tokens: Integers | None) -> tuple[Floats, Integers |
         token = None if tokens is None or len(tokens) != len(values) else int(tokens[place])
         if value is None:
             numbers.append(float("nan"))
-        elif _is_number(value) or isinstance(value, np.number):
+        elif is_number(value) or isinstance(value, np.number):
             numbers.append(float(value))
-        elif isinstance(value, (list, tuple)) and len(value) >= 2 and _is_number(value[0]):
+        elif isinstance(value, (list, tuple)) and len(value) >= 2 and is_number(value[0]):
             numbers.append(float(value[0]))
             own.append(int(value[1]))
-        elif isinstance(value, dict) and _is_number(value.get("logprob")):
+        elif isinstance(value, dict) and is_number(value.get("logprob")):
             numbers.append(float(value["logprob"]))
-            if _is_number(value.get("token_id")):
+            if is_number(value.get("token_id")):
                 own.append(int(value["token_id"]))
         elif isinstance(value, dict) and value:
             entries = {

@@ -1,4 +1,4 @@
-"""The values in tensor files, read without torch: ``.pt``, ``.npy`` and ``.bin``.
+"""The values in tensor files, read without torch: ``.pt`` and ``.npy``.
 
 Files of strangers are data. Of a ``.pt`` only the description of a plain tensor is understood: an allow-list
 of names, none of which runs code of the file. ``.npy`` files with objects are refused. Sizes are checked
@@ -26,7 +26,7 @@ from msprobe.foreign.opening import open_regular
 from msprobe.foreign.stored_archive import stored_entries
 from msprobe.messages import said
 from msprobe.paths import StrPath
-from msprobe.store.dtypes import ELEMENT_TYPES, Array, ElementType, to_meant
+from msprobe.store.dtypes import Array, ElementType, to_meant
 from msprobe.store.pickles import Opaque, read_pickle
 from msprobe.store.torch_archive import (
     MAPPED_FROM_BYTES,
@@ -36,7 +36,6 @@ from msprobe.store.torch_archive import (
     Described,
     PackedContents,
     PlainContents,
-    bytes_at,
     description,
     storage_of,
 )  # fmt: skip
@@ -75,10 +74,8 @@ class Room:
         return view[: cast(io.BufferedReader, file).readinto(view)]
 
 
-def read_values(
-    path: StrPath, dtype: str | None = None, shape: tuple[int, ...] | None = None, room: Room | None = None
-) -> TensorValues:
-    """Read a tensor file by its ending; for a ``.bin`` file, which has neither, give type and shape.
+def read_values(path: StrPath, room: Room | None = None) -> TensorValues:
+    """Read a tensor file by its ending: ``.pt`` or ``.npy``; a ``.bin`` file has neither type nor shape.
 
     ``room``: where the bytes of a ``.pt`` file may stand; its array is then good until the next file is read there.
 
@@ -90,9 +87,7 @@ def read_values(
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".bin":
-        if dtype is None or shape is None:
-            raise InvalidInputError(said("bin-needs-type-and-shape", path))
-        return read_bin(path, dtype, shape)
+        raise InvalidInputError(said("bin-needs-type-and-shape", path))
     raise InvalidInputError(said("tensor-file-ending", path))
 
 
@@ -144,24 +139,6 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if not dtype.itemsize or len(shape) > MOST_DIMENSIONS or any(not 0 <= size < 1 << 62 for size in shape):
         raise ValueError(said("array-size-unlikely", dtype.itemsize, list(shape)[:8]))
     return shape, is_fortran, dtype
-
-
-def read_bin(path: StrPath, dtype: str, shape: tuple[int, ...]) -> TensorValues:
-    """Read bare bytes as a little-endian tensor in C order; ``dtype`` without prefix, in any case
-    (``Float32``).
-    """
-    kind = ELEMENT_TYPES.get(dtype.lower())
-    if kind is None:
-        raise InvalidInputError(said("tensor-type-unknown", path, dtype))
-    wanted = prod(shape) * kind.bytes
-    if _size_of(path) != wanted:
-        raise InvalidInputError(said("tensor-file-size", path, _size_of(path), dtype, list(shape), wanted))
-    try:
-        with open_regular(path) as file:
-            data = bytes_at(file, 0, wanted)
-    except OSError as problem:
-        raise _unreadable(path, problem) from problem
-    return _finish(np.frombuffer(data, _stored(kind)).reshape(shape), kind)
 
 
 def read_pt(path: StrPath, room: Room | None = None) -> TensorValues:
@@ -242,17 +219,6 @@ def _finish(array: Array, kind: ElementType) -> TensorValues:
 
 
 _FUNCTIONS: dict[str, Callable[..., object]] = {**TENSORS, "collections.OrderedDict": lambda *_: {}}
-
-
-def _size_of(path: StrPath) -> int:
-    try:
-        if not os.path.isfile(path):
-            if os.path.exists(path):
-                raise PathError(said("tensor-file-is-special", path))
-            raise _missing(path)
-        return os.stat(path).st_size
-    except OSError as problem:
-        raise _unreadable(path, problem) from problem
 
 
 def _missing(path: StrPath) -> PathError:

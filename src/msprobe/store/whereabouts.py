@@ -7,6 +7,7 @@ import re
 from collections import deque
 from pathlib import Path
 
+from msprobe.foreign.letters import printable_name
 from msprobe.messages import Wording, said
 from msprobe.store import layout
 
@@ -26,11 +27,7 @@ def where_instead(given: Path) -> str:
     except OSError:
         return ""
     # Names on a disk may hold anything; a message is one line of text.
-    return text.with_values(_in_one_line) if isinstance(text, Wording) else _in_one_line(text)
-
-
-def _in_one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "_" for letter in text)
+    return text.with_values(printable_name) if isinstance(text, Wording) else printable_name(text)
 
 
 def _below(given: Path) -> str:

@@ -10,14 +10,13 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from msprobe import __version__, log
+from msprobe import log
 from msprobe.errors import PathError, in_one_line, reason_of
-from msprobe.foreign import zstd
 from msprobe.messages import said
-from msprobe.paths import create_file, write_atomically
+from msprobe.paths import create_file
 from msprobe.store import (
     durable,
     entries,
@@ -28,17 +27,15 @@ from msprobe.store import (
     ownership,
     processes,
     recycling,
-    unchanged,
 )
 from msprobe.store.encode import encode as _plain_encode
 from msprobe.store.encode import quote, strict
-from msprobe.store.pieces import LENGTH, LENGTH_BITS, object_pieces, parent_pieces, row_pieces, stack_pieces
+from msprobe.store.pieces import LENGTH, LENGTH_BITS
+from msprobe.store.record_files import RecordContent, RecordFiles
 
 _RECORD_DEPTH = 2
 _FRAMES_DEPTH = 2
 _PARENT_DEPTH = 1
-# A file is written again before the end of its step only when there is so much more to say.
-_GROWTH = 1.25
 _MOST_ERROR_BYTES = 1 << 20
 
 _pack_key = entries.KEY.pack
@@ -52,7 +49,6 @@ _pack_tail = entries.CALL_TAIL.pack
 _CALL_WITH_ROWS = entries.CALL_WITH_ROWS
 _pack_rows_tail = entries.ROWS_TAIL.pack
 _ROWS_TAIL_BYTES = entries.ROWS_TAIL.size
-_READ_WRITE = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 _live: weakref.WeakSet[DumpWriter]
 # Frames repeat from step to step, and names of modules from record to record; their text is made once.
@@ -90,20 +86,14 @@ class DumpWriter:
         existing: layout.Existing = "clean",
     ) -> None:
         self._folder = Path(folder)
-        theirs = dict(header)
-        ours = theirs.pop("msprobe", None)
-        self._header = theirs
-        self._our_header = ours if isinstance(ours, dict) else {}
         self._encode = encode
         self._kind: layout.FileKind = kind
-        self._compress = compress
-        self._json_name = layout.DUMP_FILE if kind == "dump" else layout.DEBUG_FILE
-        if compress:
-            self._json_name += layout.COMPRESSED
-        self._rows_name = layout.ROWS_FILE if kind == "dump" else layout.DEBUG_ROWS_FILE
-        self._files: set[str] = set()
         self._with_stacks = with_stacks and kind == "dump"
         self._with_construct = with_construct and kind == "dump"
+        self._content = content = RecordContent()
+        self._files = RecordFiles(
+            content, header, encode, kind, self._with_stacks, self._with_construct, strict_json, compress
+        )
         self._strict = strict_json
         self._existing: layout.Existing = existing
 
@@ -114,19 +104,8 @@ class DumpWriter:
         self._closed = False
         self._count_at_end = 0
         self._problem: str | None = None
-        # By the name as it stands in the file, in quotation marks.
-        self._records: dict[bytes, int] = {}
-        self._parents: dict[bytes, bytes] = {}
-        self._stack_of: dict[bytes, int] = {}
-        self._frames: dict[int, bytes] = {}
-        # Where rows stand in the journal: the number of the first, and the place.
-        self._rows: list[tuple[int, int]] = []
-        # Journal size at the last publish; the stacks and parents known then.
-        self._published_size = 0
-        self._published_stacks = (-1, -1)
-        self._published_parents = -1
-        self._published_rows = 0
-        self._rewritten_parent = False
+        self._records, self._parents, self._stack_of = content.records, content.parents, content.stack_of
+        self._frames, self._rows = content.frames, content.rows
         self._error_bytes = -1
         _live.add(self)
 
@@ -166,15 +145,15 @@ class DumpWriter:
 
     def _announce(self, folder: Path) -> journal.Journal:
         """Start the journal in ``folder``, which is ours or is to become so."""
-        if folder != self._folder and self._header.get("dump_data_dir") == str(self._folder / layout.TENSOR_FOLDER):
-            self._header["dump_data_dir"] = str(folder / layout.TENSOR_FOLDER)
-        ours = self._ours()
+        given, ours = self._files.header, self._files.ours()
+        if folder != self._folder and given.get("dump_data_dir") == str(self._folder / layout.TENSOR_FOLDER):
+            given["dump_data_dir"] = str(folder / layout.TENSOR_FOLDER)
         # Other machines may look at the journal, and see whether we live by its being touched.
         self._beats = not file_systems.is_local_folder(folder)
         if self._beats:
             ours["process"] = {**processes.this_process().as_dict(), "beats": True}
         # Ours in front: other processes look there for the owner.
-        header = self._text({"msprobe": ours, **self._header}, 0)
+        header = self._files.text({"msprobe": ours, **given}, 0)
         announced = recycling.start(str(folder), self._kind, entries.body(entries.HEADER, b"", header))
         if self._beats:
             heartbeat.keep(announced.path)
@@ -245,7 +224,7 @@ class DumpWriter:
             if stack >= 0:
                 self._stack_of[key] = stack
             if length != entries.NO_PARENT:
-                self._rewritten_parent |= key in self._parents
+                self._content.has_other_parents |= key in self._parents
                 self._parents[key] = origin
 
     def put_rows(self, first: int, data: bytes) -> None:
@@ -289,7 +268,7 @@ class DumpWriter:
         text = self._parent_text(parent)
         with self._lock:
             if self._append(_pack_key(_PARENT, len(key)) + key + b": " + text):
-                self._rewritten_parent |= key in self._parents
+                self._content.has_other_parents |= key in self._parents
                 self._parents[key] = text
 
     def error(self, text: str) -> None:
@@ -326,7 +305,10 @@ class DumpWriter:
             opened = self.open()
             if opened and self._journal is not None and self._problem is None:
                 try:
-                    self._write_files(self._journal, final, interrupted)
+                    if self._beats and not os.path.lexists(self._journal.path):
+                        # We stood still so long that another machine took us for dead: what is there now is its own.
+                        raise PathError(said("journal-removed", self._folder))
+                    self._files.write(self._folder, self._journal, final, interrupted)
                 except (OSError, PathError) as problem:
                     self._fail(problem)
             if final:
@@ -342,7 +324,7 @@ class DumpWriter:
                 recycling.remove(source)
                 ownership.release(self._folder)
                 layout.remove_empty(self._folder)
-            self._files.clear()
+            self._files.paths.clear()
             self._close()
 
     def _append(self, body: bytes) -> int:
@@ -369,80 +351,6 @@ class DumpWriter:
             text = _quoted[parent] = quote(parent)
         return text
 
-    def _ours(self) -> dict[str, object]:
-        return {
-            "version": __version__,
-            "format": entries.FORMAT,
-            "process": processes.this_process().as_dict(),
-            **self._our_header,
-        }
-
-    def _text(self, tree: object, depth: int) -> bytes:
-        text = self._encode(tree, depth)
-        return strict(text) if self._strict else text
-
-    def _write_files(self, source: journal.Journal, final: bool, interrupted: bool) -> None:
-        written = self._published_size
-        finished = final and not interrupted
-        if self._beats and not os.path.lexists(source.path):
-            # We stood still for so long that another machine took us for dead: what is there now is its own.
-            raise PathError(said("journal-removed", self._folder))
-        if 0 in self._records.values():
-            # Reserved, and what was to be put there failed.
-            self._records = {key: place for key, place in self._records.items() if place}
-        if written == source.size:
-            if finished and not self._mark_finished():
-                self._write_json(source, finished)
-            return
-        if written and not final and source.size < written * _GROWTH:
-            source.flush()
-            return
-        if self._with_stacks and self._published_stacks != (len(self._stack_of), len(self._frames)):
-            unchanged.write(self._path(layout.STACK_FILE), stack_pieces(self._stack_of, self._frames))
-            self._published_stacks = (len(self._stack_of), len(self._frames))
-        if self._with_construct and (self._published_parents != len(self._parents) or self._rewritten_parent):
-            unchanged.write(self._path(layout.CONSTRUCT_FILE), parent_pieces(self._parents))
-            self._published_parents = len(self._parents)
-            self._rewritten_parent = False
-        if self._published_rows != len(self._rows):
-            write_atomically(self._path(self._rows_name), row_pieces(source, self._rows), fsync=False)
-            self._published_rows = len(self._rows)
-        self._write_json(source, finished)
-        self._published_size = source.size
-
-    def _write_json(self, source: journal.Journal, final: bool) -> None:
-        pieces = self._json_pieces(source, final)
-        write_atomically(self._path(self._json_name), zstd.packed(pieces) if self._compress else pieces, fsync=False)
-
-    def _path(self, name: str) -> str:
-        """Where a file of this dump is; before the end of the step it is waited for."""
-        path = f"{self._folder}{os.sep}{name}"
-        self._files.add(path)
-        return path
-
-    def _mark_finished(self) -> bool:
-        """Finish the file that is there by one write at its end; False if it is not the one we wrote, or is packed."""
-        if self._compress:
-            return False
-        with contextlib.suppress(OSError):
-            descriptor = os.open(f"{self._folder}{os.sep}{self._json_name}", _READ_WRITE)
-            try:
-                start = os.fstat(descriptor).st_size - len(entries.OPEN_END)
-                if start > 0 and os.pread(descriptor, len(entries.OPEN_END), start) == entries.OPEN_END:
-                    return os.pwrite(descriptor, entries.FINISHED_END, start) == len(entries.FINISHED_END)
-            finally:
-                os.close(descriptor)
-        return False
-
-    def _json_pieces(self, source: journal.Journal, final: bool) -> Iterator[bytes]:
-        header = self._text(self._header, 0)
-        yield header[: -len(b"\n}")] + b",\n " if self._header else b"{\n "
-        yield b'"data": '
-        yield from object_pieces(source, self._records, 1)
-        ours = self._text({**self._ours(), "records": len(self._records)}, 1)
-        yield b',\n "msprobe": ' + ours[: -len(b"\n }")] + b",\n  "
-        yield entries.FINISHED_END if final else entries.OPEN_END
-
     def _close(self) -> None:
         """End the step: what was published goes to the disk, then the journal goes; a failed dump keeps its
         journal.
@@ -453,16 +361,13 @@ class DumpWriter:
             return
         if self._problem is None:
             done = source
-            durable.after_sync(self._files, lambda: recycling.retire(done))
+            durable.after_sync(self._files.paths, lambda: recycling.retire(done))
         else:
             with contextlib.suppress(OSError):
                 source.close()
         ownership.release(self._folder)
-        self._records = {}
-        self._parents = {}
-        self._stack_of = {}
-        self._frames = {}
-        self._rows = []
+        for part in (self._records, self._parents, self._stack_of, self._frames, self._rows):
+            part.clear()
 
     def _fail(self, problem: Exception) -> None:
         """Say once what failed, and take no more records. The journal stays and shows what there was."""

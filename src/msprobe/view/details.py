@@ -24,7 +24,8 @@ from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import Wording, in_both, joined, said
-from msprobe.report.phrases import clean, frames
+from msprobe.report.phrases import clean
+from msprobe.report.source_frames import frames
 from msprobe.statistics_table import USUAL_KEYS
 from msprobe.view.columns import (
     EXPLAINED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.report.phrases import Frame, own_frames
+from msprobe.report.source_frames import Frame, own_frame
 from msprobe.view.judged import JudgedStep
 from msprobe.view.protocol import LinesAnswer
 
@@ -16,8 +16,8 @@ def lines_of(step: JudgedStep) -> LinesAnswer:
     for row in step.rows:
         stack = stack_of(step, row.event)
         if stack not in known:
-            own = own_frames(stack, 1)
-            known[stack] = lines.setdefault(in_words(own[0]), len(lines)) if own else -1
+            own = own_frame(stack)
+            known[stack] = lines.setdefault(in_words(own), len(lines)) if own is not None else -1
         rows.append(known[stack])
     return {"lines": list(lines), "rows": rows}
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msprobe.errors import PathError
+from msprobe.foreign.opening import FileState, state_of
 from msprobe.messages import said
 from msprobe.paths import StrPath
-
-_State = tuple[int, int, int] | None
 
 
 class ChangedError(PathError):
@@ -21,7 +20,7 @@ class OpenedFiles:
     """The state of files when they were opened; a file that did not exist then must not exist later."""
 
     def __init__(self, paths: Iterable[StrPath] = ()) -> None:
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, FileState | None] = {}
         self.add(paths)
 
     def add(self, paths: Iterable[StrPath]) -> None:
@@ -29,22 +28,14 @@ class OpenedFiles:
         for path in paths:
             name = os.fspath(path)
             if name not in self._states:
-                self._states[name] = _state(name)
+                self._states[name] = state_of(name)
 
     def check(self, paths: Iterable[StrPath]) -> None:
         """Raises ChangedError if one of these files is not what it was."""
         for path in paths:
             name = os.fspath(path)
-            before, now = self._states.get(name), _state(name)
+            before, now = self._states.get(name), state_of(name)
             if name not in self._states or before == now:
                 continue
             what = "file-vanished" if now is None else "file-changed" if before is not None else "file-appeared"
             raise ChangedError(said("file-changed-since", Path(name), said(what)))
-
-
-def _state(name: str) -> _State:
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.diagnose.findings import Finding, Verdict
 from msprobe.messages import Said, Wording, in_both, said
-from msprobe.report import check_text, phrases
+from msprobe.report import check_text, phrases, source_frames
 from msprobe.report.blocks import Block, EvidenceTable, Field, finding_blocks
 from msprobe.report.counts import counts
 from msprobe.report.phrases import clean
@@ -73,7 +73,7 @@ def _finding(group: phrases.Alike, blocks: Sequence[Sequence[Block]], place: int
         title = said("on-those-ranks", message, group.on_ranks)
     elif group.count > 1:
         title = said("alike", message, group.count)
-    source = phrases.source_of(finding)
+    source = source_frames.source_of(finding)
     is_reference = finding.evidence.get("side") == "reference"
     return {
         "title": in_both(title),

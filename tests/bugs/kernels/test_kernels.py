@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import pieces_of
+from support.coded_texts import pieces_of
 from torch import nn
 from unit.diagnose.real_pairs import Training, compare_trainings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from .faults import FAULTS
 from .looked import record_again

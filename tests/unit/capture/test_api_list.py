@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe.capture.api_list import api_list, shipped_list
 from msprobe.errors import InvalidInputError, PathError

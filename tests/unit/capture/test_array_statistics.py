@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_and_python import use_python
+from support.native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray, crc32, nearest_bfloat16

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.capture.call_sites import Form, called_as_builtin, form_of_call, made_by_operator
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msprobe.capture.filters import EntryFilter, is_module_scope
+from msprobe.capture.filters import EntryFilter
 from msprobe.config.scope_patterns import compile_list
 from msprobe.config.settings import Settings
 
@@ -204,11 +203,3 @@ def test_what_was_met_in_any_step_is_not_told() -> None:
             flt.wants_call(f"Torch.add.{number}.forward")
         flt.begin_step()
     assert flt.unmatched() == []
-
-
-@pytest.mark.parametrize(
-    ("scope", "expected"),
-    [((), False), (("Module.a.B.forward.0",) * 2, True), (("Torch.add.0.forward",) * 2, False)],
-)
-def test_the_kind_of_a_scope(scope: tuple[str, ...], expected: bool) -> None:
-    assert is_module_scope(replace(Settings(), scope=scope)) is expected

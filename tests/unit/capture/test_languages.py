@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe import log
 from msprobe.capture.session import Session

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from native_and_python import use_python
+from support.native_and_python import use_python
 
 from msprobe import log
 from msprobe.capture import native

@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_text import in_one_line, written
-from native_and_python import python_only
-from row_by_row import for_each
+from support.json_text import in_one_line, written
+from support.native_and_python import python_only
+from support.row_by_row import for_each
 
 from msprobe.capture import native
 from msprobe.capture.statistics_text import StatisticsText

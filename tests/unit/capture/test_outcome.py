@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from coded_texts import pieces_of
+from support.coded_texts import pieces_of
 
 from msprobe.capture.outcome import RecordingOutcome, numbers_text
 from msprobe.config.settings import Settings

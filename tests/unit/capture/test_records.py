@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.capture.native import encode
 from msprobe.capture.records import DEPTH_LIMIT, PLAIN, Describer, describe_array

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe import log
 from msprobe.capture import native

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe.core import SingleSave
 from msprobe.errors import InvalidInputError, PathError

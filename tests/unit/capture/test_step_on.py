@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.capture.step_on import StepOn
 from msprobe.errors import InvalidInputError

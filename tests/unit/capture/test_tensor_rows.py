@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 torch = pytest.importorskip("torch")
 

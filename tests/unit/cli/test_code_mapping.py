@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph_dumps import BUILT, TRAINING, make_dump
+from support.graph_dumps import BUILT, TRAINING, make_dump
 
 from msprobe.cli import main
 from msprobe.messages import said

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from msprobe.cli.commands import COMMANDS, known_names
 

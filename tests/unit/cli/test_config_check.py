@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe.messages import said
 

@@ -9,10 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from command_line import call, process
-from packs import PUBLISHED, VERSIONS, write_pack
-from sheets import Cell, read_workbook
+from support.coded_texts import mentions
+from support.command_line import call, process
+from support.packs import PUBLISHED, VERSIONS, write_pack
+from support.sheets import Cell, read_workbook
 
 SCRIPT = "LR=1e-5\ntorchrun --nproc_per_node 8 train.py --lr $LR --seed {seed} --{dtype}\n"
 STATIC = "hyperparameters/hyperparameters_static.json"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
 from hostile import made
 from python_calamine import CalamineWorkbook
+from support.command_line import call
 
 from msprobe.compare.compare_file import CompareFile
 

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator
 
 import pytest
-from option_inputs import make_inputs
-from option_rows import TABLES, TOP, Row, Table
-from option_walker import Walker
+from support.option_inputs import make_inputs
+from support.option_rows import TABLES, TOP, Row, Table
+from support.option_walker import Walker
 
 from msprobe.cli import commands, top_parser
 
@@ -41,7 +41,7 @@ def test_every_option_of_every_command_has_a_row_and_no_row_is_of_none() -> None
     lacking = {
         name: found for name, parser in _parsers() if any(found := _lacking(parser, TABLES.get(name, Table("", {}))))
     }
-    assert not lacking, "options without a row in tests/option_rows.py, and rows without an option"
+    assert not lacking, "options without a row in tests/support/option_rows.py, and rows without an option"
     assert not any(_lacking(top_parser(), TOP))
     assert TABLES.keys() == {name for name, _ in _parsers()}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-import command_line
 import pytest
+from support import command_line
 
 from msprobe.messages import MESSAGES, TOPICS, find
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from command_line import call
-from graph_models import Renamed, compare_file, nodes_of, recording, scaled
+from support.coded_texts import mentions
+from support.command_line import call
+from support.graph_models import Renamed, compare_file, nodes_of, recording, scaled
 
 from msprobe.graph.graph_files import read_graph_file
 

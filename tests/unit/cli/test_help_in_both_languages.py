@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.cli import commands, family_help, main, parse_shell, top_help, top_parser
 from msprobe.cli.command import Command

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from hand_made import call, tensor, write_part
+from support.coded_texts import mentions
+from support.hand_made import call, tensor, write_part
 
 from msprobe.cli import main
 from msprobe.nan_analyze.analyzer import NanAnalyzer

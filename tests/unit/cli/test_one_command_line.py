@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from option_inputs import make_inputs
-from option_rows import TABLES
-from option_walker import Walker
-from row_by_row import for_each
+from support.option_inputs import make_inputs
+from support.option_rows import TABLES
+from support.option_walker import Walker
+from support.row_by_row import for_each
 
 from msprobe.cli import commands, main
 from msprobe.cli.spellings import LETTERS

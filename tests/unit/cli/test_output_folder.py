@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.cli.output_folder import usable_output
 from msprobe.errors import PathError

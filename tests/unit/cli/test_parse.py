@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acl_files import EXAMPLE, NAME, Tensor, of, write
-from coded_texts import mentions
-from hand_made import call, tensor, write_part
+from support.acl_files import EXAMPLE, NAME, Tensor, of, write
+from support.coded_texts import mentions
+from support.hand_made import call, tensor, write_part
 
 from msprobe.cli import main
 from msprobe.cli.parse_shell import FAILED_FILE, Shell

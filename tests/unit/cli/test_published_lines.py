@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.cli import commands
 

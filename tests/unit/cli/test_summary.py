@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 
 from msprobe.cli import main, summary
 from msprobe.messages import said

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
-from row_by_row import for_each
+from support.coded_texts import mentions, raising
+from support.row_by_row import for_each
 from unit.view.pages import pair
 
 from msprobe import cli

@@ -116,7 +116,7 @@ def test_a_sound_dump_agrees_with_itself(
     found = compare_parts(parts[0], parts[1])
     assert not found.failing.any()
     assert not found.colouring.colour.any()
-    assert found.share_matched == 1.0
+    assert found.pairing.matched.all()
 
 
 @settings(deadline=None)

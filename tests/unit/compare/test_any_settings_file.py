@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.compare_file import load_compare_file
 from msprobe.compare.mapping_files import (

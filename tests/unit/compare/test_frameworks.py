@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
-from hand_made import TOY, call, tensor, write_part
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.hand_made import TOY, call, tensor, write_part
+from support.row_by_row import for_each
 
 from msprobe.compare.frameworks import crosses, dtype_family, framework_of
 from msprobe.compare.problems import InvalidArgumentError

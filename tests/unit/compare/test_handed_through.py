@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import backward, call, tensor, write_part
+from support.hand_made import backward, call, tensor, write_part
 
 from msprobe.compare.comparison import RowComparison, compare_parts
 from msprobe.compare.first_difference import calls_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.colours import NONE, RED, YELLOW
 from msprobe.compare.comparison import RowComparison, compare_parts

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
-from row_by_row import for_each
+from support.coded_texts import mentions, raising
+from support.row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.array_files import compare_array_files

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.layers import called_function, pair_entries
 from msprobe.compare.mapping_files import LayerMapping, load_layer_mapping

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from hand_made import TOY, backward, call, tensor, write_part
 from hypothesis import given
 from hypothesis import strategies as st
+from support.coded_texts import mentions
+from support.hand_made import TOY, backward, call, tensor, write_part
 
 from msprobe.compare.frameworks import dtype_family
 from msprobe.compare.mapping import (

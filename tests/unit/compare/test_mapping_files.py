@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from coded_texts import mentions, raising
 from hypothesis import given
 from hypothesis import strategies as st
+from support.coded_texts import mentions, raising
 
 from msprobe.compare import mapping_files
 from msprobe.compare.mapping import write_data_mapping

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from hand_made import backward, call, write_part
+from support.hand_made import backward, call, write_part
 
 from msprobe.compare.matching import DIFFERENT, FAMILY, SAME, NameMapping, agreement, match, match_records
 from msprobe.compare.rows import Rows, _Collector

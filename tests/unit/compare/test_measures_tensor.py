@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.measures_tensor import _PIECE, TensorMeasures, measure_tensors
 

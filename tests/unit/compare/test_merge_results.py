@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe.cli import main
 from msprobe.compare.merge_results import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
-from hand_made import TOY, call, tensor, write_part
+from support.coded_texts import raising
+from support.hand_made import TOY, call, tensor, write_part
 
 from msprobe.cli import main
 from msprobe.compare.problems import ComparisonError, InvalidArgumentError

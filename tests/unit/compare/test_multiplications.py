@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
-from hand_made import tensor, write_part
+from support.coded_texts import mentions, raising
+from support.hand_made import tensor, write_part
 
 from msprobe.cli import main
 from msprobe.compare.multiplications import GOLDEN, TARGET, read_multiplications

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.number_types import epsilon_of, type_at_its_end
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_texts import raising
-from hand_made import tensor, write_part
+from support.coded_texts import raising
+from support.hand_made import tensor, write_part
 
 from msprobe.cli import main
 from msprobe.compare.own_metrics import load_own_metrics

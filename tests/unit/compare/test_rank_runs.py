@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from growth import calls_in
+from support.growth import calls_in
 
 from msprobe.compare.rank_runs import MOST_LISTED, group_text
 

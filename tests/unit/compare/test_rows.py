@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.compare.problems import DamagedDataError, TooDeepError
 from msprobe.compare.rows import (

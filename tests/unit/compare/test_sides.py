@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe.compare.problems import FileAndFolderError, InvalidPathError
 from msprobe.compare.sides import MissingDumpError, files_of, is_folder_pair, open_pair, pair_ranks

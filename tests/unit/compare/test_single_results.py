@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe.compare.single_results import ArrayPlace, compare_arrays, saved_arrays
 from msprobe.core import SingleComparator

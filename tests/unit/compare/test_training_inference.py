@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
-from hand_made import write_part
+from support.coded_texts import raising
+from support.hand_made import write_part
 
 from msprobe.cli import main
 from msprobe.compare.problems import InvalidArgumentError, TaskMismatchError

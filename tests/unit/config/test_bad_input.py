@@ -8,9 +8,9 @@ import re
 from typing import get_args
 
 import pytest
-from coded_texts import mentions, raising
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.coded_texts import mentions, raising
 
 from msprobe.config.fields import TASK_SECTIONS, CommonFields, known_names
 from msprobe.config.load import load_settings

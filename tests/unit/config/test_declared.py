@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from coded_texts import mentions, raising
 from pydantic import Field
+from support.coded_texts import mentions, raising
 
 from msprobe.config.declared import Declared, demand, is_list, is_object, is_text, is_whole, read_declared, wrong
 from msprobe.config.mistakes import raise_mistakes

@@ -5,10 +5,10 @@ import math
 import random
 
 import pytest
-from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe.config.jsonc import MAX_DEPTH, DuplicateKey, JsonSyntaxError, Position, parse
 from msprobe.errors import InvalidInputError

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.config.load import load_settings
 from msprobe.config.settings import LEVELS, TASKS, Settings

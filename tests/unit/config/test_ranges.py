@@ -5,9 +5,9 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
-from msprobe.config.ranges import LARGEST, MOST_ELEMENTS, RangeError, expand, parse_element, parse_ranges
+from msprobe.config.ranges import LARGEST, RangeError, expand, parse_element
 
 SMALL = st.integers(0, 60)
 
@@ -15,7 +15,6 @@ SMALL = st.integers(0, 60)
 @for_each(
     ("elements", "numbers"),
     [
-        (None, ()),
         ([], ()),
         ([3, 1, 3], (1, 3)),
         (["4-6", 5, 1], (1, 4, 5, 6)),
@@ -27,37 +26,33 @@ SMALL = st.integers(0, 60)
     ],
 )
 def test_lists_of_numbers_and_ranges_expand_sorted_and_without_repetition(elements, numbers):
-    assert parse_ranges(elements) == numbers
+    assert expand(map(parse_element, elements)) == numbers
 
 
 @for_each(
-    ("elements", "reason"),
+    ("element", "reason"),
     [
-        ("0", "must be a list, not a text"),
-        (5, "must be a list, not a number"),
-        ({}, "must be a list, not an object"),
-        ([1.5], "not a fraction"),
-        ([True], "not a boolean"),
-        ([[1]], "not a list"),
-        ([None], "not null"),
-        ([-1], f"between 0 and {LARGEST}"),
-        ([LARGEST + 1], f"between 0 and {LARGEST}"),
-        ([f"0-{LARGEST + 1}"], f"between 0 and {LARGEST}"),
-        (["1-" + "9" * 10_000], f"between 0 and {LARGEST}"),
-        (["6-4"], "left number must not be greater"),
-        (["a-b"], "two numbers with one hyphen"),
-        (["1-2-3"], "two numbers with one hyphen"),
-        (["-1"], "two numbers with one hyphen"),
-        (["1-"], "two numbers with one hyphen"),
-        ([""], "two numbers with one hyphen"),
-        (["1.5"], "two numbers with one hyphen"),
-        (["٣"], "two numbers with one hyphen"),
-        ([0] * (MOST_ELEMENTS + 1), "1000001 elements"),
+        (1.5, "not a fraction"),
+        (True, "not a boolean"),
+        ([1], "not a list"),
+        (None, "not null"),
+        (-1, f"between 0 and {LARGEST}"),
+        (LARGEST + 1, f"between 0 and {LARGEST}"),
+        (f"0-{LARGEST + 1}", f"between 0 and {LARGEST}"),
+        ("1-" + "9" * 10_000, f"between 0 and {LARGEST}"),
+        ("6-4", "left number must not be greater"),
+        ("a-b", "two numbers with one hyphen"),
+        ("1-2-3", "two numbers with one hyphen"),
+        ("-1", "two numbers with one hyphen"),
+        ("1-", "two numbers with one hyphen"),
+        ("", "two numbers with one hyphen"),
+        ("1.5", "two numbers with one hyphen"),
+        ("٣", "two numbers with one hyphen"),
     ],
 )
-def test_other_elements_are_refused_with_the_reason(elements, reason):
+def test_other_elements_are_refused_with_the_reason(element, reason):
     with pytest.raises(RangeError, match=reason):
-        parse_ranges(elements)
+        parse_element(element)
 
 
 @given(st.lists(st.tuples(SMALL, SMALL).map(sorted).map(tuple)))
@@ -73,5 +68,5 @@ def test_numbers_and_texts_mean_the_same(low, extent):
 
 def test_many_overlapping_ranges_cost_no_more_than_their_union():
     started = time.process_time()
-    assert len(parse_ranges([f"0-{LARGEST}"] * 20_000)) == LARGEST + 1
+    assert len(expand(map(parse_element, [f"0-{LARGEST}"] * 20_000))) == LARGEST + 1
     assert time.process_time() - started < 5

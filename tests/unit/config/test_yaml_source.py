@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.config.yaml_source import parse_yaml, read_yaml
 from msprobe.errors import InvalidInputError, PathError

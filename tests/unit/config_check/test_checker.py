@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from msprobe.children import starting
 from msprobe.demo import showing

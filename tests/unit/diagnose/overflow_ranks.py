@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hand_made import write_part
+from support.hand_made import write_part
 
 _VALUES = {"n": math.nan, "i": math.inf, "-i": -math.inf}
 _ALL = (0, 1, 2, 3)

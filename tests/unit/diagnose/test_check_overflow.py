@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from hand_made import write_part
+from support.coded_texts import mentions
+from support.hand_made import write_part
 from unit.diagnose.overflow_ranks import CASES, Ranks, c03, c05, c15, leaf
 
 from msprobe.diagnose.check import check_run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import Tensor, nn
 from torch.nn import functional as F
 

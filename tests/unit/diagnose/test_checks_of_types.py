@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checked import call, found, module, one, plain, some, write
+from support.checked import call, found, module, one, plain, some, write
 
 HALF = {"dtype": "torch.bfloat16"}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checked import call, found, module, of, of_ranks, one, optimizer, plain, some, write
-from coded_texts import mentions
-from hand_made import backward, tensor, write_part
+from support.checked import call, found, module, of, of_ranks, one, optimizer, plain, some, write
+from support.coded_texts import mentions
+from support.hand_made import backward, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
 from msprobe.diagnose.steps.timeline import Timeline

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.diagnose.findings import KINDS, Finding, FindingKind, Status, Verdict, plain
 from msprobe.messages import explained

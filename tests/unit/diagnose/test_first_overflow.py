@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from hand_made import write_part
+from support.coded_texts import mentions
+from support.hand_made import write_part
 from unit.diagnose.overflow_ranks import CASES, Ranks, c01, c03, c05, c08, c11, leaf
 
 from msprobe.diagnose.check.bad_values import GrowthLimits

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, names_of
+from support.coded_texts import mentions, names_of
 from unit.diagnose.dumps import Recording, Value, drawn
 from unit.diagnose.training import Plan, train
 

@@ -11,8 +11,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from mindspore_and_pytorch import FRAMEWORKS, WAYS, check_healthy, check_mistake, told
+from support.coded_texts import mentions
+from support.mindspore_and_pytorch import FRAMEWORKS, WAYS, check_healthy, check_mistake, told
 
 from msprobe.cli import main
 from msprobe.compare.mapping import load_mappings

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hand_made import write_part
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support.hand_made import write_part
 
 from msprobe.diagnose import compare_runs
 from msprobe.diagnose.findings import Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hand_made import call, tensor, write_part
+from support.hand_made import call, tensor, write_part
 
 from msprobe.diagnose.runs import compare_runs
 from msprobe.diagnose.steps.timeline import Timeline

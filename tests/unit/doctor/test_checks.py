@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 
 from msprobe import distribution
 from msprobe.children import starting

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe.environment.rl_logs import read_slime, read_verl
 from msprobe.errors import InvalidInputError

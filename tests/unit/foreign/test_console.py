@@ -4,7 +4,7 @@ import io
 import sys
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.console import harmless, say, show_traceback
 

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.csv_cells import plain_text, safe_text, writer
 from msprobe.messages import in_language, said

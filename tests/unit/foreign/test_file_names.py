@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.file_names import FileNames, file_name, inside, is_inside

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign.budget import Budget, BudgetError, Limits
-from msprobe.foreign.json_text import parse_json, read_json, read_json_if_there
+from msprobe.foreign.json_text import parse_json, read_json
 
 DEEP = 100_000
 
@@ -113,8 +113,6 @@ def test_what_is_missing_or_no_file_is_a_path_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     with raising(PathError, "special-file", mode="a pipe"):
         read_json(tmp_path / "pipe.json")
-    assert read_json_if_there(tmp_path / "none.json") is None
-    assert read_json_if_there(tmp_path / "pipe.json") is None
 
 
 def test_a_file_that_is_always_small_has_a_limit_of_its_own(tmp_path: Path) -> None:

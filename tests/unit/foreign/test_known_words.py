@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.known_words import is_known_constant, is_known_dtype
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.globs import Glob
 from msprobe.foreign.patterns import PatternError, compile_pattern

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.stored_archive import content_of, stored_entries
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.foreign.budget import BudgetError
 from msprobe.foreign.yaml_text import YamlError, load, load_all

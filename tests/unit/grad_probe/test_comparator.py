@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, pieces_of, raising
-from command_line import call
-from row_by_row import for_each
+from support.coded_texts import mentions, pieces_of, raising
+from support.command_line import call
+from support.row_by_row import for_each
 
 from msprobe import GradComparator
 from msprobe.errors import InvalidInputError, MsprobeError, PathError

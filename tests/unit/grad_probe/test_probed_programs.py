@@ -13,9 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from coded_texts import mentions, raising  # noqa: E402
-from command_line import call  # noqa: E402
-from probed import Weights, configured, files, probe_one, probing, read, step  # noqa: E402
+from support.coded_texts import mentions, raising  # noqa: E402
+from support.command_line import call  # noqa: E402
+from support.probed import Weights, configured, files, probe_one, probing, read, step  # noqa: E402
 from torch import nn  # noqa: E402
 
 from msprobe.errors import InvalidInputError, PathError  # noqa: E402

@@ -16,7 +16,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from probed import Weights, configured, files, probe_one, probing, read, step  # noqa: E402
+from support.probed import Weights, configured, files, probe_one, probing, read, step  # noqa: E402
 from torch import nn  # noqa: E402
 
 from msprobe.pytorch import PrecisionDebugger  # noqa: E402

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
-from graph_models import compare_file, nodes_of
-from growth import MOST_EXPONENT, calls_in, exponent_of, most_bytes_in
-from hand_made import tensor, write_part
 from hypothesis import given
 from hypothesis import strategies as st
+from support.command_line import call
+from support.graph_models import compare_file, nodes_of
+from support.growth import MOST_EXPONENT, calls_in, exponent_of, most_bytes_in
+from support.hand_made import tensor, write_part
 
 from msprobe.compare.rank_runs import MOST_LISTED, in_runs
 from msprobe.graph.communication import CommunicationCall, exchanges_of, partners

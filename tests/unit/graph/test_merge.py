@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from command_line import call
-from hand_made import call as record
-from hand_made import tensor, write_part
+from support.coded_texts import mentions
+from support.command_line import call
+from support.hand_made import call as record
+from support.hand_made import tensor, write_part
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.graph_files import FileNode, read_graph_file

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from coded_texts import mentions, raising
-from recorded import ModelT, loss_of, record_steps
+from support.coded_texts import mentions, raising
+from support.recorded import ModelT, loss_of, record_steps
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError
 from msprobe.graph.graph_files import read_graph_file

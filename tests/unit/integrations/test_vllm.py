@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from command_line import call  # noqa: E402
+from support.command_line import call  # noqa: E402
 
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.integrations.vllm import RESPONSES, Probe, recording  # noqa: E402

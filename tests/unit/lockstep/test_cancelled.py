@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.capture.events import Gradient
 from msprobe.lockstep.beside import Beside

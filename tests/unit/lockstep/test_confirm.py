@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
+from support.coded_texts import raising
 from torch import nn
 from torch.nn import functional as F
 

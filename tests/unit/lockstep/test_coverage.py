@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
+from support import forked
 
 pytestmark = pytest.mark.process
 

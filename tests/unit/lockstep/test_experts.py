@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions, pieces_of
+from support.coded_texts import mentions, pieces_of
 from torch import nn
 from torch.nn import functional as F
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import names_of, raising
-from command_line import call
+from support.coded_texts import names_of, raising
+from support.command_line import call
 
 import msprobe
 from msprobe.errors import InvalidInputError

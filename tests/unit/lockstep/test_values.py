@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import torch
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.lockstep.torch.values import TorchValues
 

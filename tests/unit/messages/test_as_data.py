@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.messages import Wording, both, code_of, in_language, joined, said
 from msprobe.messages.as_data import packed, unpacked

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from message_snapshots import SNAPSHOTS, snapshot
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 import msprobe
 from msprobe.diagnose.check import CHECKS
 from msprobe.diagnose.findings import KINDS
 from msprobe.messages import ENTRIES, MESSAGES, TOPICS, find
-from msprobe.messages.catalogue import _ALL, _OF_TOPICS, _PIECES, topic_of
+from msprobe.messages.catalogue import _ALL, _OF_TOPICS, _PIECES
 from msprobe.messages.words import WORDS
 
 SOURCE = Path(msprobe.__file__).parent
@@ -61,7 +61,7 @@ def test_words_have_the_same_values_in_both_languages() -> None:
 
 def test_every_message_has_a_topic_and_every_kind_and_check_is_one() -> None:
     assert [each.code for each in _ALL if each.topic not in TOPICS] == []
-    assert all(all(topic_of(each).advice) for each in _ALL)
+    assert all(all(TOPICS[each.topic].advice) for each in _ALL)
     assert [kind for kind in KINDS if f"kind:{kind}" not in TOPICS] == []
     assert [check.name for check in CHECKS if f"check:{check.name}" not in TOPICS] == []
 

@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, ops  # noqa: E402
-from mindspore_dumps import (  # noqa: E402
+from support.mindspore_dumps import (  # noqa: E402
     Dump,
     Recorder,
     Toy,

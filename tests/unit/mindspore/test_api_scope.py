@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, mint, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, record  # noqa: E402
 
 from msprobe.capture.mindspore.surface import MINDSPORE, Surface  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402

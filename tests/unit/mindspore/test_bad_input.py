@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.messages import said
 
@@ -16,7 +16,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, batch, needs_kernels  # noqa: E402
+from support.mindspore_dumps import Dump, batch, needs_kernels  # noqa: E402
 
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError, PathError  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402

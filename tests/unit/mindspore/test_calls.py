@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
 
 from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
 

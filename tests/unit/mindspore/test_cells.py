@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, Toy, batch, gradients_of, needs_graph, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, needs_graph, record, train_step  # noqa: E402
 
 __all__ = ["record"]
 

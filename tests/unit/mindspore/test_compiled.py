@@ -11,7 +11,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
+from support.mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
 __all__ = ["record"]
 

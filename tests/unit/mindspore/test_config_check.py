@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 mindspore = pytest.importorskip("mindspore")
 from mindspore import Tensor, nn, ops  # noqa: E402

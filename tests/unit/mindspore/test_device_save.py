@@ -16,7 +16,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import batch  # noqa: E402
+from support.mindspore_dumps import batch  # noqa: E402
 
 from msprobe.capture.mindspore import device_save  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402

@@ -10,9 +10,9 @@ import pytest
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
-from coded_texts import mentions  # noqa: E402
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
+from support.coded_texts import mentions  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
 
 __all__ = ["record"]
 

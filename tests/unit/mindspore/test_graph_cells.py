@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, needs_graph, record  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe.errors import InvalidInputError  # noqa: E402
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
 from mindspore import mint, nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
 
 from msprobe import log  # noqa: E402
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError  # noqa: E402

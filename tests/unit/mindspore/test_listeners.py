@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
+from support.listening import with_listeners
 
 mindspore = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
@@ -22,6 +24,7 @@ from msprobe.mindspore import Listening, Memory, PrecisionDebugger  # noqa: E402
 
 OF_ONE_RUN = re.compile(rb'"process": \{[^}]*\}|File [^"]*test_listeners.py, line \d+, in test_.*')
 Told = list[tuple[str, str]]
+debugger = partial(with_listeners, PrecisionDebugger)
 
 
 class Net(nn.Cell):
@@ -61,14 +64,6 @@ def _end() -> Iterator[None]:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     yield
     PrecisionDebugger.reset()
-
-
-def debugger(place: Path, *listening: Any, **settings: Any) -> PrecisionDebugger:
-    PrecisionDebugger.reset()
-    made = PrecisionDebugger(dump_path=str(place), **{"task": "statistics", "level": "mix", **settings})
-    for listener in listening:
-        made.add(listener)
-    return made
 
 
 def train(around: PrecisionDebugger | None = None, forward: Callable[[Any, Any], Any] | None = None) -> list[Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Dump, Toy, batch, train_step  # noqa: E402
+from support.mindspore_dumps import Dump, Toy, batch, train_step  # noqa: E402
 
 from msprobe.capture import live_switch  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 mindspore = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore

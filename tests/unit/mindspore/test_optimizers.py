@@ -12,7 +12,7 @@ pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
 from mindspore.experimental import optim  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, record  # noqa: E402
 
 from msprobe.mindspore import MsprobeStep  # noqa: E402
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe.messages import said
 

@@ -11,7 +11,7 @@ import pytest
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
-from mindspore_dumps import Recorder, Toy, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, record, train_step  # noqa: E402
 
 from msprobe.capture.mindspore import precision  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402

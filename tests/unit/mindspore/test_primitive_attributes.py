@@ -13,7 +13,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, batch, record  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, record  # noqa: E402
 
 from msprobe.diagnose.runs import compare_runs  # noqa: E402
 

@@ -10,7 +10,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import nn, ops  # noqa: E402
-from mindspore_dumps import Recorder, Toy, batch, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, record, train_step  # noqa: E402
 
 from msprobe.capture.mindspore import graph  # noqa: E402
 

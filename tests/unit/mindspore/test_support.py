@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.messages import said
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
 
-from mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
+from support.mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
 
 from msprobe.capture.mindspore import execution, graph_kernels, support  # noqa: E402
 from msprobe.capture.mindspore.graph_kernels import GraphKernels  # noqa: E402

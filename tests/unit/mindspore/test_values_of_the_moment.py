@@ -20,7 +20,7 @@ from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 
 # As programs have it that import functions by name: these names are not replaced while recording.
 from mindspore.ops import assign, assign_add, scatter_update  # noqa: E402
-from mindspore_dumps import Recorder, record  # noqa: E402
+from support.mindspore_dumps import Recorder, record  # noqa: E402
 
 from msprobe.capture.mindspore import tensors  # noqa: E402
 from msprobe.mindspore import MsprobeStep  # noqa: E402

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import call
+from support.command_line import call
 from unit.monitor.runs import STARTED, begun, gradients, write_run
 
 from msprobe import log

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row
 
 from msprobe import log

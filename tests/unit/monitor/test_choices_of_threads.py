@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from row_by_row import for_each
+from support.row_by_row import for_each
 from torch import nn
 from unit.monitor.test_trainings_of_threads import CONFIG, Kept
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 from unit.monitor.runs import STARTED, begun, metrics, row, write_run
 from unit.monitor.test_sinks import scalars_in
 

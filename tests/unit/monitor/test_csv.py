@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
 from hypothesis import given
 from hypothesis import strategies as st
-from mounted import small_disk_of
+from support.coded_texts import raising
+from support.mounted import small_disk_of
 from unit.monitor.runs import at, begun, gradients, metrics, row, write_run
 
 from msprobe.errors import PathError

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
-from command_line import call as commanded
-from hand_made import backward, call, tensor, write_part
+from support.coded_texts import raising
+from support.command_line import call as commanded
+from support.hand_made import backward, call, tensor, write_part
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.monitor.convert.dump_to_database import FILE_NAME, dump_to_database

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions, raising
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.coded_texts import mentions, raising
+from support.row_by_row import for_each
 from unit.monitor.runs import STARTED, begun, run_of
 
 from msprobe.errors import InvalidInputError, PathError

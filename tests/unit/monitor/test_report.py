@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
-from command_line import call
 from rich.console import Console
+from support.coded_texts import mentions
+from support.command_line import call
 from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row, write_run
 
 from msprobe import log

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, pieces_of, raising
-from command_line import call
 from hypothesis import given
 from hypothesis import strategies as st
+from support.coded_texts import mentions, pieces_of, raising
+from support.command_line import call
 from unit.monitor.runs import PARAMETERS, begun, gradients, metrics, row, run_of, write_run
 
 from msprobe.errors import InvalidInputError

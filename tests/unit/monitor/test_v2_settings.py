@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.monitor.v2.settings import OPS, load_v2

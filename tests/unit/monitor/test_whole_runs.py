@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 from unit.monitor.runs import STARTED, begun, gradients, metrics, row, write_run
 
 from msprobe import log

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 from unit.monitor.runs import begun, gradients, run_of
 
 from msprobe import log

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarked import details, rows, run, summary, uniform
-from coded_texts import mentions
+from support.benchmarked import details, rows, run, summary, uniform
+from support.coded_texts import mentions
 from torch.nn import functional as F
 
 from msprobe.messages import said

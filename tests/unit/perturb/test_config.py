@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.config.load import load_settings
 from msprobe.errors import InvalidInputError, ScopeError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarked import details, run, summary
-from coded_texts import mentions
+from support.benchmarked import details, run, summary
+from support.coded_texts import mentions
 from torch.nn import functional as F
 
 from msprobe.pytorch import PrecisionDebugger

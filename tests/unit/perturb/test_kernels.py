@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.perturb.framework import ErrorLimits
 from msprobe.perturb.thresholds import MEAN_LIMIT, equal_ratio, floor_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarked import details
-from coded_texts import mentions
+from support.benchmarked import details
+from support.coded_texts import mentions
 from torch.nn import functional as F
 
 from msprobe.perturb import arrays

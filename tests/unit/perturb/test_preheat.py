@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarked import rows, run
-from coded_texts import mentions
+from support.benchmarked import rows, run
+from support.coded_texts import mentions
 
 from msprobe.perturb.preheat import Preheat
 from msprobe.perturb.thresholds import equal_ratio

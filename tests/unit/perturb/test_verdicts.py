@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarked import details, rows, run, summary, uniform
-from coded_texts import mentions
-from row_by_row import for_each
+from support.benchmarked import details, rows, run, summary, uniform
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 
 from msprobe.perturb import bench
 from msprobe.perturb.torch import kernels, running

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from prechecked import TENSOR, answer_of, forward, own_threads, plugin, watch, write_dump
+from support.prechecked import TENSOR, answer_of, forward, own_threads, plugin, watch, write_dump
 
 from msprobe.messages import arguments_of, code_of
 from msprobe.precheck.job import Task

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.prechecked import TENSOR, answer_of, forward, write_dump
+from support.recorded import record
 from torch import nn
 
 from msprobe.precheck.control_verdict import beside_control
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
 from msprobe.pytorch import check_api
-from tests.prechecked import TENSOR, answer_of, forward, write_dump
-from tests.recorded import record
 
 
 @pytest.fixture(autouse=True)

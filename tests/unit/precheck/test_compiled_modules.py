@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions, pieces_of, raising
+from support.coded_texts import mentions, pieces_of, raising
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from coded_texts import pieces_of
-from row_by_row import for_each
+from support.coded_texts import pieces_of
+from support.row_by_row import for_each
 
 from msprobe.messages import arguments_of
 from msprobe.precheck.columns import DETAILS_HEADER

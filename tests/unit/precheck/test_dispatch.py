@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from coded_texts import mentions
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 

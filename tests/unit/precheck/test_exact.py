@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.prechecked import plugin
 
 from msprobe.pytorch import check_api
-from tests.prechecked import plugin
 
 X = torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(0))
 MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 
 from msprobe.errors import InvalidInputError
 from msprobe.precheck.executors import executor_of

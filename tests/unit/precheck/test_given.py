@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from prechecked import kernels_that_are_here
+from support.prechecked import kernels_that_are_here
 from torch import nn
 
 from msprobe.pytorch import check_api

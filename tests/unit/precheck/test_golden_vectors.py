@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.precheck.columns import METRIC_COLUMNS
 from msprobe.precheck.judge import ResultPair, Value, judge

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.prechecked import plugin
 
 from msprobe.pytorch import check_api
-from tests.prechecked import plugin
 
 Kernel = Callable[..., Any]
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

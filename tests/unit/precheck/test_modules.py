@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 from torch import nn
 
 from msprobe.messages import said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.messages import code_of
 from msprobe.precheck.scripts import call

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from support.recorded import record
 from torch import nn
 
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
-from tests.recorded import record
 
 NOTHING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "contiguous": lambda y: y.contiguous(),

@@ -6,8 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from coded_texts import mentions
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 
 from msprobe.precheck.columns import DETAILS_HEADER
 from msprobe.precheck.precision_compare import ComparedOutput, compare_row, coverage_of, judged, lines

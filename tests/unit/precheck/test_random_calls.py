@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.prechecked import TENSOR, forward, plugin, write_dump
 
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
 from msprobe.pytorch import check_api
-from tests.prechecked import TENSOR, forward, plugin, write_dump
 
 Kernel = Callable[..., Any]
 SHAPE = (8, 16, 8, 8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from command_line import call
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.command_line import call
+from support.row_by_row import for_each
 
 from msprobe.messages import ENTRIES, said
 from msprobe.precheck.columns import DETAILS_HEADER

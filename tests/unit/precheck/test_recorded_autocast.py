@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.prechecked import kernels_that_are_here
+from support.recorded import record
 from torch import nn
 
 from msprobe.precheck.job import Task
 from msprobe.precheck.torch.runner import runner
-from tests.prechecked import kernels_that_are_here
-from tests.recorded import record
 
 X = torch.randn(4, 6, 16, generator=torch.Generator().manual_seed(0))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call
-from row_by_row import for_each
+from support.command_line import call
+from support.row_by_row import for_each
 
 from msprobe.cli.parser import seconds
 from msprobe.precheck.check import CheckRequest, run_check

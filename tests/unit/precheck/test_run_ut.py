@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
-from prechecked import TENSOR, InThisProcess, forward, own_threads, rows, watch, write_dump
+from support.coded_texts import mentions
+from support.command_line import call
+from support.prechecked import TENSOR, InThisProcess, forward, own_threads, rows, watch, write_dump
 
 from msprobe.precheck import pool
 from msprobe.precheck.columns import DETAILS_HEADER, STATUS

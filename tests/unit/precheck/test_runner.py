@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.errors import InvalidInputError
 from msprobe.messages import code_of

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
+from support.coded_texts import mentions
+from support.command_line import call
 
 from msprobe.messages import in_language, said
 from msprobe.precheck.job import Task

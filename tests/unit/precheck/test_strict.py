@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import pieces_of
+from support.coded_texts import pieces_of
 
 from msprobe.messages import code_of
 from msprobe.precheck.side.elements import unit_in_last_place

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.precheck.columns import DETAILS_HEADER, RESULT_HEADER

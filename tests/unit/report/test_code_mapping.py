@@ -7,8 +7,17 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions, raising
-from graph_dumps import BACKWARD_LINES, BUILT, DUMPED, FORWARD_LINES, LOOP_LINES, TRAINING, make_dump, program_line
+from support.coded_texts import mentions, raising
+from support.graph_dumps import (
+    BACKWARD_LINES,
+    BUILT,
+    DUMPED,
+    FORWARD_LINES,
+    LOOP_LINES,
+    TRAINING,
+    make_dump,
+    program_line,
+)
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.report.code_mapping import map_code

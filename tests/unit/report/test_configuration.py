@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from packs import statistics, write_pack
-from sheets import read_workbook
+from support.coded_texts import mentions
+from support.packs import statistics, write_pack
+from support.sheets import read_workbook
 
 from msprobe.report.configuration import workbook
 from msprobe.report.configuration.folder import compare_to_folder

@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 import pytest
-from coded_texts import mentions
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 from unit.report.verdicts import STACK, finding, leaf, verdict
 
 from msprobe.diagnose.findings import KINDS, Verdict

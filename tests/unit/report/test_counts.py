@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from coded_texts import pieces_of
+from support.coded_texts import pieces_of
 from unit.report.verdicts import verdict
 
 from msprobe.report.counts import counts

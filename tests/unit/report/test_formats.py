@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-import command_line
 import pytest
-from coded_texts import mentions
-from hand_made import call, tensor, write_part
-from row_by_row import for_each
+from support import command_line
+from support.coded_texts import mentions
+from support.hand_made import call, tensor, write_part
+from support.row_by_row import for_each
 
 from msprobe.diagnose.check import CheckResult
 from msprobe.diagnose.findings import Verdict

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.compare.problems import InvalidArgumentError, InvalidPathError, WrongTypeError
 from msprobe.mindspore.compare.ms_compare import ms_compare

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import call, tensor, write_part
+from support.hand_made import call, tensor, write_part
 
 from msprobe.cli import main
 

@@ -5,7 +5,7 @@ import math
 import stat
 from pathlib import Path
 
-from coded_texts import raising
+from support.coded_texts import raising
 from unit.report.verdicts import finding, verdict
 
 from msprobe.errors import PathError

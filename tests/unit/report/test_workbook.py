@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sheets import read_workbook
+from support.sheets import read_workbook
 
 from msprobe.errors import PathError
 from msprobe.report import workbook

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 from unit.diagnose.training import Plan, train
 from unit.report.verdicts import finding, verdict
 

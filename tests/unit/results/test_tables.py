@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 from unit.diagnose.training import Plan, train
 
 import msprobe

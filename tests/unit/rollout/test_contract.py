@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import command_line
 import numpy as np
 import pytest
-from rollouts_made import Made, made, rows
+from support import command_line
+from support.rollouts_made import Made, made, rows
 
 from msprobe.rollout.contract import Contract, hold
 from msprobe.rollout.responses import read_responses

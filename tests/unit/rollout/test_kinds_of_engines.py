@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", minversion="5.0")
 pytest.importorskip("safetensors")
 
-from coded_texts import mentions  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
+from support.coded_texts import mentions  # noqa: E402
 
 from msprobe.rollout.compared import RolloutAnswer  # noqa: E402
 from msprobe.rollout.texts import compared_lines  # noqa: E402

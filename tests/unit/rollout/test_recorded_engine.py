@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
-from command_line import call  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
+from support.command_line import call  # noqa: E402
 
 from msprobe.messages import said  # noqa: E402
 from msprobe.rollout.torch.comparing import compare_engine  # noqa: E402

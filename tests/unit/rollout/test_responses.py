@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import command_line
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollouts_made import made, rows
+from support import command_line
+from support.rollouts_made import made, rows
 
 from msprobe.errors import MsprobeError
 from msprobe.rollout.contract import hold

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coded_texts import raising
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.row_by_row import for_each
 
 torch = pytest.importorskip("torch")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from coded_texts import names_of
+from support.coded_texts import names_of
 from unit.diagnose.training import Plan, train
 
 from msprobe.compare.entry_names import read_name

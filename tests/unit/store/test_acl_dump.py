@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
-from coded_texts import mentions
-from row_by_row import for_each
+from support.acl_files import EXAMPLE, NAME, Tensor, block, number, of, shape, varint, write
+from support.coded_texts import mentions
+from support.row_by_row import for_each
 
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.messages import said

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
-from hand_made import call, write_part
+from support.coded_texts import mentions
+from support.hand_made import call, write_part
 
 from msprobe.messages import said
 from msprobe.store import processes

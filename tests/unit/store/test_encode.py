@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_text import in_one_line, written
+from support.json_text import in_one_line, written
 
 from msprobe.capture import native
 from msprobe.messages import said

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from mounted import mounted
+from support.mounted import mounted
 
 from msprobe.store import file_systems
 

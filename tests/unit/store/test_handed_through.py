@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.store.handed_through import HANDED_THROUGH, handed_through, has_own_backward
 

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.coded_texts import raising
 
 from msprobe.errors import PathError
 from msprobe.store import file_systems, journal

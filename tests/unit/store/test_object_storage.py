@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 from unit.diagnose.overflow_ranks import c13
 
 from msprobe.cli import main

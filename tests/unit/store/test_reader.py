@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
-from growth import MOST_EXPONENT, calls_in, exponent_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.coded_texts import raising
+from support.growth import MOST_EXPONENT, calls_in, exponent_of
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import durable, layout

@@ -180,7 +180,7 @@ def test_a_failed_step_keeps_its_journal(tmp_path: Path, monkeypatch: pytest.Mon
     finish(begin(tmp_path, 0))
     writer = begin(tmp_path, 1)
     full = OSError(28, "No space left on device")
-    monkeypatch.setattr("msprobe.store.writer.write_atomically", lambda *_, **__: (_ for _ in ()).throw(full))
+    monkeypatch.setattr("msprobe.store.record_files.write_atomically", lambda *_, **__: (_ for _ in ()).throw(full))
     writer.publish(final=True)
     assert writer.failed
     monkeypatch.undo()

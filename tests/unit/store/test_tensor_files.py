@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
 from hypothesis import given
 from hypothesis import strategies as st
+from support.coded_texts import mentions
 
 from msprobe import log
 from msprobe.capture import native

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.environment.checkpoint.array_files import read_mindspore
 from msprobe.environment.checkpoint.mindspore_ranks import is_mindspore_ranks, read_mindspore_ranks

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import raising
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.store import values
 from msprobe.store.dtypes import ELEMENT_TYPES
-from msprobe.store.values import read_bin, read_npy, read_pt, read_values
+from msprobe.store.values import read_npy, read_pt, read_values
 
 tmp_path_is_fine = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -80,26 +80,14 @@ def test_a_large_file_is_mapped_and_not_read(tmp_path: Path) -> None:
     tensor = torch.arange(1 << 20, dtype=torch.float32).reshape(1024, 1024)
     torch.save(tensor, tmp_path / "x.pt")
     np.save(tmp_path / "x.npy", tensor.numpy())
-    (tmp_path / "x.bin").write_bytes(tensor.numpy().tobytes())
-    for found in (
-        read_values(tmp_path / "x.pt"),
-        read_values(tmp_path / "x.npy"),
-        read_values(tmp_path / "x.bin", "float32", (1024, 1024)),
-    ):
+    for found in (read_values(tmp_path / "x.pt"), read_values(tmp_path / "x.npy")):
         assert not found.array.flags.owndata
         assert not found.array.flags.writeable
         np.testing.assert_array_equal(found.array, tensor.numpy())
 
 
-def test_bare_bytes_take_type_and_shape_from_the_caller(tmp_path: Path) -> None:
-    (tmp_path / "x.bin").write_bytes(torch.tensor([1.0, 2.0]).bfloat16().view(torch.uint8).numpy().tobytes())
-    found = read_bin(tmp_path / "x.bin", "BFloat16", (2, 1))
-    assert found.converted
-    assert found.array.tolist() == [[1.0], [2.0]]
-    with pytest.raises(InvalidInputError, match="has 4 bytes; a float32 tensor of shape \\[2\\] has 8"):
-        read_bin(tmp_path / "x.bin", "float32", (2,))
-    with raising(InvalidInputError, "tensor-type-unknown"):
-        read_bin(tmp_path / "x.bin", "string", (2,))
+def test_bare_bytes_have_neither_type_nor_shape(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(8))
     with pytest.raises(InvalidInputError, match="must be given"):
         read_values(tmp_path / "x.bin")
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 from msprobe.cli import main
 from msprobe.errors import PathError

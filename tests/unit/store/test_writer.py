@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_text import written
+from support.json_text import written
 
 from msprobe import __version__
 from msprobe.messages import said
@@ -242,7 +242,7 @@ def test_folders_and_files_have_their_modes_whatever_the_umask(folder: Path) -> 
 
 def test_publishing_a_thousand_times_in_a_step_stays_linear(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = 0
-    from msprobe.store import writer as module
+    from msprobe.store import record_files as module
 
     def counted(path: Any, pieces: Any, fsync: bool = True) -> int:
         nonlocal written

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from hand_made import backward, call, tensor, write_part
+from support.hand_made import backward, call, tensor, write_part
 
 from msprobe.store.reader import open_dump
 from msprobe.view.curve import as_curves, sizes_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, raising
-from hand_made import backward, call, tensor, write_part
+from support.coded_texts import mentions, raising
+from support.hand_made import backward, call, tensor, write_part
 from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, english, opened, pair, row
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growth import MOST_EXPONENT, calls_in, exponent_of
+from support.growth import MOST_EXPONENT, calls_in, exponent_of
 from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, opened, pair
 

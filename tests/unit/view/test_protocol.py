@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from browser.stand_in_server import StandIn
-from protocol_answers import all_misfits, misfits
 from protocol_types import FILE, protocol_types
+from support.protocol_answers import all_misfits, misfits
 from unit.diagnose.training import Plan, train
 from unit.view.pages import LARGER, opened, pair
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 from unit.diagnose.training import Plan
 from unit.view.pages import english, opened, page, pair
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
-from protocol_answers import all_misfits
+from support.coded_texts import raising
+from support.protocol_answers import all_misfits
 from unit.diagnose.real_pairs import Training, record_training
 from unit.view.pages import opened, row
 

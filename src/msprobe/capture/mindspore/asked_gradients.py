@@ -11,20 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.capture.mindspore.executor import pynative_executor
-from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 
 #: Where a gradient of a node goes: None if nowhere, the name of a leaf, empty for a node.
 End = str | None
 
 
-class AskedGradients:
+class AskedGradients(ExecutorWatch):
     """Notices what is asked for, from the executor that is notified of it."""
 
     def __init__(self) -> None:
         # Names of the weights, and whether gradients of the program's inputs are asked for; None: not known.
         self.weights: frozenset[str] | None = None
         self.inputs = True
-        self._replacement: Replacement | None = None
         kind = type(pynative_executor())
         original = vars(kind).get("grad")
         if original is None:
@@ -40,16 +39,6 @@ class AskedGradients:
                 self.weights, self.inputs = before
 
         self._replacement = Replacement(kind, "grad", noticed)
-
-    def attach(self) -> None:
-        """Begin to watch."""
-        if self._replacement is not None:
-            self._replacement.put()
-
-    def detach(self) -> None:
-        """Leave the executor as it was."""
-        if self._replacement is not None:
-            self._replacement.take_off()
 
     def positions(self, ends: Sequence[End], count: int) -> list[int] | None:
         """Where ``count`` gradients go that a node hands on, as positions among its ends; None if that is not certain.

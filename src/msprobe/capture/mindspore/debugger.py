@@ -167,9 +167,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         """
         self = cls._require()
         if self._saves_variables():
-            from msprobe.capture.mindspore.saving import save_variable
+            from msprobe.capture.mindspore.saving import VariableSaver
+            from msprobe.capture.saving import save_variable
 
-            save_variable(self.recorder, variable, name, save_backward)
+            save_variable(self.recorder, VariableSaver, variable, name, save_backward)
 
     @classmethod
     def register_custom_api(cls, module: Any, api: str, api_prefix: str | None = None) -> None:

@@ -6,16 +6,15 @@ import functools
 from typing import Any
 
 from msprobe.capture.mindspore.executor import pynative_executor
-from msprobe.capture.mindspore.patches import Replacement
+from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 
 
-class MixedPrecision:
+class MixedPrecision(ExecutorWatch):
     """Notices that there are such cells, from the executor that is notified of them."""
 
     def __init__(self, tensors: MindSporeTensors) -> None:
         self.tensors = tensors
-        self._replacement: Replacement | None = None
         executor = pynative_executor()
         kind = type(executor)
         original = vars(kind).get("set_mixed_precision_type")
@@ -30,13 +29,3 @@ class MixedPrecision:
             return original(*args, **kwargs)
 
         self._replacement = Replacement(kind, "set_mixed_precision_type", noticed)
-
-    def attach(self) -> None:
-        """Begin to watch."""
-        if self._replacement is not None:
-            self._replacement.put()
-
-    def detach(self) -> None:
-        """Leave the executor as it was."""
-        if self._replacement is not None:
-            self._replacement.take_off()

@@ -49,6 +49,22 @@ class Replacement:
             setattr(self.holder, self.name, self.own)
 
 
+class ExecutorWatch:
+    """What notices something by one replacement, which this MindSpore may have no place for."""
+
+    _replacement: Replacement | None = None
+
+    def attach(self) -> None:
+        """Begin to watch."""
+        if self._replacement is not None:
+            self._replacement.put()
+
+    def detach(self) -> None:
+        """Leave what was replaced as it was."""
+        if self._replacement is not None:
+            self._replacement.take_off()
+
+
 class Patches:
     """Replacements that are put in place and taken off together."""
 

@@ -6,8 +6,7 @@ input, which has no node that runs, by a hook on the tensor, taken away at ``ste
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,19 +17,9 @@ from msprobe.capture.mindspore.tensors import is_tensor
 from msprobe.capture.saving import DEPTH_LIMIT, PLAIN, SavedGradients
 from msprobe.messages import said
 
-_savers: weakref.WeakKeyDictionary[MindSporeRecorder, VariableSaver] = weakref.WeakKeyDictionary()
-
-
-def save_variable(recorder: MindSporeRecorder, variable: Any, name: Any, save_backward: Any) -> None:
-    """See :meth:`msprobe.capture.saving.VariableSaver.save`; of a container the parts that can be saved are."""
-    saver = _savers.get(recorder)
-    if saver is None:
-        saver = _savers[recorder] = VariableSaver(recorder)
-    saver.save(variable, name, save_backward)
-
 
 class VariableSaver(saving.VariableSaver):
-    """Saves variables into the ``debug.json`` of the current step."""
+    """Saves variables into the ``debug.json`` of the current step. Of a container those parts that can be are."""
 
     def __init__(self, recorder: MindSporeRecorder) -> None:
         super().__init__(recorder.session, recorder.bus)
@@ -73,11 +62,6 @@ class VariableSaver(saving.VariableSaver):
             self._arrive(gradients, place, gradient)
 
         return arrived
-
-    def _arrive_at_node(
-        self, gradients: SavedGradients, place: tuple[Any, ...], slot: int, received: Sequence[Any]
-    ) -> None:
-        self._arrive(gradients, place, received[slot] if slot < len(received) else None)
 
     def _forget_step(self) -> None:
         super()._forget_step()

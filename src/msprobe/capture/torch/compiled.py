@@ -23,7 +23,7 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 
 from msprobe import log
-from msprobe.capture.torch import module_calls, private
+from msprobe.capture.torch import module_calls, private, private_compiler
 from msprobe.capture.torch.compiled_modules import CompiledModules
 from msprobe.capture.torch.compiler import (
     COMPILER_WATCH,
@@ -85,7 +85,7 @@ class CompiledRegions:
         self._patches: list[Patches] = []
         self._imports: list[ImportWatch] = []
         self._stance: Any = None
-        if private.eval_frame() is not None:
+        if private_compiler.eval_frame() is not None:
             leave_our_code_alone()
 
     # ------------------------------------------------------------ a part of the recorder
@@ -109,10 +109,10 @@ class CompiledRegions:
         """Begin to watch for compiled regions; the compiler may be imported later."""
         if not self._imports:
             self._imports.append(torch_imports(self._import_begins, self._import_ends))
-            if private.eval_frame() is None:
+            if private_compiler.eval_frame() is None:
                 self._imports.append(compiler_import(lambda: self.session.guard(self._attach_to_compiler)))
             sys.meta_path[:0] = self._imports
-        if private.eval_frame() is not None:
+        if private_compiler.eval_frame() is not None:
             self._attach_to_compiler()
 
     def _import_begins(self) -> None:
@@ -142,7 +142,7 @@ class CompiledRegions:
             patch.detach()
         stance, self._stance = self._stance, None
         if stance is not None:
-            self.session.guard(private.run_as_before, stance)
+            self.session.guard(private_compiler.run_as_before, stance)
         self.modules.forget()
         self._aside = 0
         self._thread.__init__()  # type: ignore[misc]
@@ -167,7 +167,7 @@ class CompiledRegions:
             self._stop()
             return
         leave_our_code_alone()
-        frames, patches, names = private.eval_frame(), Patches(), private.switches()
+        frames, patches, names = private_compiler.eval_frame(), Patches(), private_compiler.switches()
         if self.eager:
             log.once(
                 "compiled",
@@ -175,7 +175,7 @@ class CompiledRegions:
                 said("compiled-runs-eagerly"),
             )
             module_calls.see_regions(True)
-            self._stance = private.run_uncompiled()
+            self._stance = private_compiler.run_uncompiled()
             if self._stance is None:
                 for name in names:
                     patches.add(frames, name, _always_off)
@@ -184,7 +184,7 @@ class CompiledRegions:
             patches.add(BackwardCFunction, "apply", self._compiled_backward)
             patches.add(BackwardCFunction, "apply_boxed", self._compiled_backward)
             if private.has("compiled autograd"):
-                patches.add(private.compiled_autograd(), "set_autograd_compiler", self._compiled_autograd)
+                patches.add(private_compiler.compiled_autograd(), "set_autograd_compiler", self._compiled_autograd)
             self.modules.attach()
         patches.attach()
         self._patches.append(patches)

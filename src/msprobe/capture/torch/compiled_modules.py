@@ -14,7 +14,7 @@ from torch import nn
 
 from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.capture.targets import Passes
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.parameter_gradients import ParameterGradients
 from msprobe.capture.torch.patches import Patches
@@ -75,7 +75,7 @@ class CompiledModules:
         self._unlearned.append(
             ([weakref.ref(model) for model in models], [(name, weakref.ref(module)) for name, module in named])
         )
-        wrapper: Any = private.optimized_module()
+        wrapper: Any = private_compiler.optimized_module()
         if not any(_is_compiled(module, wrapper) for _, module in named) and not any(
             _is_compiled(module, wrapper) for module in models
         ):
@@ -104,7 +104,7 @@ class CompiledModules:
 
     def _learn(self) -> IdentityMap[str]:
         """The names of all modules, made when they are needed: hardly ever."""
-        wrapper: Any = private.optimized_module()
+        wrapper: Any = private_compiler.optimized_module()
         unlearned, self._unlearned = self._unlearned, []
         for models, named in unlearned:
             for name, reference in named:
@@ -122,7 +122,7 @@ class CompiledModules:
     def attach(self) -> None:
         """Watch the compiled modules."""
         if not self._patched:
-            wrapper = private.optimized_module()
+            wrapper = private_compiler.optimized_module()
             if wrapper is not None:
                 self._patches.add(wrapper, "__call__", self._call)
                 self._patched = True
@@ -163,7 +163,7 @@ class CompiledModules:
 
     def _named(self, module: nn.Module) -> tuple[str, nn.Module] | None:
         """The name of a compiled module, and the module itself; None if it is none."""
-        wrapper: Any = private.optimized_module()
+        wrapper: Any = private_compiler.optimized_module()
         if wrapper is None or not isinstance(module, wrapper):
             return None
         plain = module._orig_mod

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from typing import Any, Protocol
 
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.patches import Patches
 from msprobe.guard import attempt, report
 
@@ -58,7 +58,7 @@ class RegionWatch:
                 thread.token = frame
                 thread.compiler_on = True
                 # Older compilers switch off once only, at the end; they have no need of both names.
-                thread.only_on = private.switches_off_once()
+                thread.only_on = private_compiler.switches_off_once()
                 return frame
             frame = frame.f_back
         return None
@@ -131,12 +131,12 @@ class RegionWatch:
         """True for the frame of a compiled callable, False for one that only switches the compiler off."""
         code = frame.f_code
         # Looking at the variables of a frame can keep them alive: not at those of the user's.
-        if code.co_filename != private.eval_frame().__file__:
+        if code.co_filename != private_compiler.eval_frame().__file__:
             return False
         known = self._is_entrance.get(code)
         if known is None:
             owner = frame.f_locals.get("self")
-            known = private.runs_compiled(owner)
+            known = private_compiler.runs_compiled(owner)
             # A method is shared by both kinds; the functions that wrap a callable have their code to
             # themselves.
             if code.co_name not in ("__enter__", "__exit__"):
@@ -146,7 +146,7 @@ class RegionWatch:
 
 def _own_frame(frame: types.FrameType) -> types.FrameType:
     """The frame that switches the compiler; there may be small functions of torch's and ours in between."""
-    while private.is_switch(frame.f_code.co_name) and frame.f_back is not None:
+    while private_compiler.is_switch(frame.f_code.co_name) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -178,8 +178,8 @@ class CompilerWatch:
             self._joined.append(regions)
         if self._patches is None:
             self._patches = Patches()
-            for name in private.switches():
-                self._patches.add(private.eval_frame(), name, self._watch.replacement)
+            for name in private_compiler.switches():
+                self._patches.add(private_compiler.eval_frame(), name, self._watch.replacement)
             self._patches.attach()
 
     def leave(self, regions: Regions) -> None:
@@ -212,7 +212,7 @@ class CompilerWatch:
 
 def never_compile(function: Any) -> None:
     """Have the compiler run this function as it is, should it come by."""
-    private.skip_code(function.__code__)
+    private_compiler.skip_code(function.__code__)
 
 
 #: See :class:`CompilerWatch`.
@@ -227,7 +227,7 @@ def leave_our_code_alone() -> None:
     if _is_said:
         return
     _is_said = True
-    private.skip_package("msprobe")
+    private_compiler.skip_package("msprobe")
 
 
 def _nothing() -> None:

@@ -211,9 +211,10 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         """
         self = cls._require()
         if self._saves_variables():
-            from msprobe.capture.torch.saving import save_variable
+            from msprobe.capture.saving import save_variable
+            from msprobe.capture.torch.saving import VariableSaver
 
-            save_variable(self.recorder, variable, name, save_backward)
+            save_variable(self.recorder, VariableSaver, variable, name, save_backward)
 
     @classmethod
     @answers_user

@@ -16,7 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from msprobe.capture.around import FRAMES
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
@@ -150,7 +150,7 @@ class FunctionalCollectives:
         return result
 
     def _wait(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if private.is_compiling():
+        if private_compiler.is_compiling():
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
         attempt(self._waited, result)

@@ -74,7 +74,7 @@ class GraphRecords:
             session.order, self._orders = self._orders, session.order
 
     def take(self, name: str, tree: Any, stack: CallStack | None, parent: Any, check: Check | None) -> bool:
-        """See :class:`msprobe.capture.session.Holder`."""
+        """See :class:`msprobe.capture.step_records.Holder`."""
         session = self._session
         if not self.is_here or not isinstance(tree, dict) or self._key_of(name, session.counters) is None:
             return False

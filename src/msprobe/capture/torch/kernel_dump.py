@@ -54,7 +54,6 @@ class KernelDump:
         self.backward = self.target.endswith(".backward")
         self.forward_name = self.target.removesuffix(".backward") + ".forward" if self.backward else self.target
         self._mode = CallMode(_Calls(self, calls), ApiNames(True))  # type: ignore[arg-type]
-        self._done_in_step = -1
 
     def attach(self) -> None:
         """Begin to wait for the call."""

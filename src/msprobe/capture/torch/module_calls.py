@@ -23,7 +23,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.around import Around, Plan
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.user_hooks import PassHook
@@ -191,7 +191,7 @@ class _ModuleCalls:
 
     def _attach(self) -> None:
         self._see_calls()
-        if private.eval_frame() is not None:
+        if private_compiler.eval_frame() is not None:
             self._watch_compiler()
         elif self._import is None:
             self._import = compiler_import(self._watch_compiler)

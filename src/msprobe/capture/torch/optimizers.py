@@ -207,13 +207,13 @@ class OptimizerRecorder:
         if scalings and scalings[-1].optimizer is optimizer:
             step.scaling = scalings[-1]
             step.scaling.stepped = True
-        # Without this and guard.
-        self._begin_target(step, 3)
+        self._begin_target(step)
 
-    def _begin_target(self, step: TorchStep, skip: int) -> None:
+    def _begin_target(self, step: TorchStep) -> None:
         if self.thread.is_here():
             key = f"Optimizer.{type(step.optimizer).__name__}"
-            step.target_step = self.targets.optimizers.begin_step(key, step, skip + 1)
+            # Without this, whoever asks for it, and guard.
+            step.target_step = self.targets.optimizers.begin_step(key, step, 4)
 
     def _finish(self, step: TorchStep, error: BaseException | None) -> None:
         step.done = True
@@ -272,8 +272,7 @@ class OptimizerRecorder:
         step = self._new_step(scaling.optimizer, None)
         step.scaling = scaling
         step.is_skipped = True
-        # Without this and guard.
-        self._begin_target(step, 3)
+        self._begin_target(step)
         if step.target_step is not None:
             self.targets.optimizers.skip_step(step.target_step)
         self.targets.optimizers.leave_step()

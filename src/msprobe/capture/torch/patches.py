@@ -6,7 +6,6 @@ marks for clipping. Everything else is seen without replacing anything.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -83,14 +82,3 @@ def _take_off(holder: Any, name: str, layer: _Replacement) -> None:
         delattr(holder, name)
     else:
         setattr(holder, name, layer.own)
-
-
-def in_front(original: Callable[..., Any], first: Callable[[], None]) -> Callable[..., Any]:
-    """A function that does ``first`` and then what ``original`` does."""
-
-    @functools.wraps(original)
-    def replacement(*args: Any, **kwargs: Any) -> Any:
-        first()
-        return original(*args, **kwargs)
-
-    return replacement

@@ -3,8 +3,9 @@
 A name is private if it, or a module on the way to it, begins with one underscore. Torch may change such names in any
 release, so there is one rule, which ``tests/unit/capture/torch/test_private.py`` checks:
 
-- Modules of torch, what is in them, and attributes of classes are looked up here if their name is private. The rest of
-  the recorder imports what it needs from here, and asks :func:`has` before it does what would need a missing name.
+- Modules of torch, what is in them, and attributes of classes are looked up here if their name is private, or in
+  ``private_compiler`` what compiles. The rest of the recorder imports what it needs from there, and asks :func:`has`
+  before it does what would need a missing name.
 - Private attributes of *objects* (the version of a tensor, the parameters of a module) are read where they are needed,
   in C as well. They are listed in :data:`ATTRIBUTES`; those without which something cannot be recorded are also among
   the :data:`ABILITIES`.
@@ -46,8 +47,8 @@ def _in(place: str, names: str) -> tuple[str, ...]:
     return tuple(f"{place}.{name}" for name in names.split())
 
 
-_DYNAMO = "torch._dynamo.eval_frame"
-_INDUCTOR = "torch._inductor.config"
+#: The module that runs compiled callables.
+EVAL_FRAME = "torch._dynamo.eval_frame"
 
 ABILITIES: dict[str, Ability] = {
     "recording": Ability(
@@ -123,8 +124,8 @@ ABILITIES: dict[str, Ability] = {
     # Asked for when the program has imported these modules.
     "compiled regions": Ability(
         (
-            f"{_DYNAMO}.set_eval_frame or {_DYNAMO}._maybe_set_eval_frame",
-            *_in(_DYNAMO, "_TorchDynamoContext DisableContext OptimizedModule skip_code"),
+            f"{EVAL_FRAME}.set_eval_frame or {EVAL_FRAME}._maybe_set_eval_frame",
+            *_in(EVAL_FRAME, "_TorchDynamoContext DisableContext OptimizedModule skip_code"),
         ),
         "without-compiled-regions",
     ),
@@ -216,7 +217,7 @@ def why_nothing_is_recorded() -> str:
     """What this torch does not have without which nothing can be recorded now, for a sentence; "" if it has all."""
     for ability in ("recording", "compiled regions"):
         # Without the compiler there are no compiled regions.
-        if (ability == "recording" or eval_frame() is not None) and not has(ability):
+        if (ability == "recording" or EVAL_FRAME in sys.modules) and not has(ability):
             return said("torch-of-version-has-no", torch.__version__, ", ".join(_missing[ability]))
     return ""
 
@@ -238,8 +239,7 @@ count_dispatch_modes: Callable[[], int] = find("torch._C._len_torch_dispatch_sta
 without_dispatch_modes: Any = find("torch.utils._python_dispatch._disable_current_modes") or _DoNothing
 push_dispatch_mode: Callable[[Any], None] = find("torch.utils._python_dispatch._push_mode")
 pop_dispatch_mode: Callable[[], Any] = find("torch.utils._python_dispatch._pop_mode")
-# For whoever makes calls again: functions that only C++ has, and the samples of operators that torch tests itself with.
-C_FUNCTIONS: Any = find("torch._C._nn")
+# For whoever makes calls again: the samples of operators that torch tests itself with.
 SAMPLES_MODULE = "torch.testing._internal.common_methods_invocations"
 DispatchMode: Any = find("torch.utils._python_dispatch.TorchDispatchMode") or object
 
@@ -474,100 +474,3 @@ def function_that_waits() -> Any:
 def group_of_name(name: str) -> Any:
     """The process group that torch knows by a name that it made up."""
     return find("torch._C._distributed_c10d._resolve_process_group")(name)
-
-
-# ---------------------------------------------------------------- the compiler
-
-#: The module that runs compiled callables.
-EVAL_FRAME = _DYNAMO
-_DIRECT, _GUARDED = "set_eval_frame", "_maybe_set_eval_frame"
-
-
-#: Whether this code is being compiled. Public since torch 2.3.
-is_compiling: Callable[[], bool] = (
-    getattr(torch.compiler, "is_compiling", None) or find("torch._utils.is_compiling") or (lambda: False)
-)
-
-
-def eval_frame() -> Any:
-    """The compiler's module that runs compiled callables; None as long as nobody has imported it."""
-    return sys.modules.get(_DYNAMO)
-
-
-def switches() -> list[str]:
-    """The names in :func:`eval_frame` under which the compiler switches itself on and off: there may be two for one
-    function, or one that calls the other, or only the other.
-    """
-    direct, guarded = (getattr(eval_frame(), name, None) for name in (_DIRECT, _GUARDED))
-    if direct is None:
-        return [_GUARDED]
-    return [_DIRECT, _GUARDED] if guarded is direct else [_DIRECT]
-
-
-def switches_off_once() -> bool:
-    """Whether a compiled callable switches the compiler off only at its end, as older compilers do."""
-    return not all(hasattr(eval_frame(), name) for name in (_DIRECT, _GUARDED))
-
-
-def is_switch(function: str) -> bool:
-    """Whether a function of this name is one of the switches."""
-    return function in (_DIRECT, _GUARDED)
-
-
-def runs_compiled(owner: Any) -> bool:
-    """Whether an object of the compiler runs compiled code, rather than keeping it from being compiled."""
-    frames = eval_frame()
-    return isinstance(owner, frames._TorchDynamoContext) and not isinstance(owner, frames.DisableContext)
-
-
-def skip_code(code: types.CodeType) -> None:
-    """Have the compiler run this code as it is."""
-    eval_frame().skip_code(code)
-
-
-def skip_package(name: str) -> None:
-    """Have the compiler leave all code of a package alone."""
-    for module in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):
-        add = getattr(sys.modules.get(module), "add", None)
-        if add is not None:
-            add(name)
-            return
-
-
-def optimized_module() -> type | None:
-    """The class of what ``torch.compile(module)`` returns."""
-    kind = getattr(eval_frame(), "OptimizedModule", None)
-    return kind if isinstance(kind, type) else None
-
-
-def compile_backend(backend: Any) -> Any:
-    """What compiles a graph, by its name for ``torch.compile``; a function is one itself."""
-    return backend if callable(backend) else find("torch._dynamo.backends.registry.lookup_backend")(backend)
-
-
-def random_as_eager(backend: Any) -> Any:
-    """A context in which what this backend compiles draws the random numbers that eager code draws."""
-    if backend != "inductor":
-        return contextlib.nullcontext()
-    settings: Any = importlib.import_module(_INDUCTOR)
-    return settings.patch(fallback_random=True)
-
-
-def run_uncompiled() -> Any:
-    """Have everything run uncompiled from now on; returns what was asked for before, None if that cannot be had
-    (before torch 2.6).
-    """
-    frames = eval_frame()
-    if not hasattr(frames, "_set_stance") or not hasattr(frames, "DynamoStance"):
-        return None
-    return frames._set_stance(frames.DynamoStance("force_eager"))
-
-
-def run_as_before(stance: Any) -> None:
-    """Undo :func:`run_uncompiled`."""
-    eval_frame()._set_stance(stance)
-
-
-def compiled_autograd() -> Any:
-    """What compiled autograd is switched on by: an object with ``set_autograd_compiler``, or None."""
-    return find("torch._C._dynamo.compiled_autograd")

@@ -67,7 +67,7 @@ def write(own: Any, given: torch.Tensor, forget: Callable[[torch.Tensor], None])
     """Write the values of ``given`` into a tensor, of a distributed one into this rank's share. The version of the
     tensor stays: what nodes of the graph have saved of it is theirs all the same. Raises ValueError for another shape.
     """
-    local = _local(own)
+    local = local_part(own)
     _check_shape(local, given)
     with torch.no_grad():
         # Not `detach()`, whose writes are counted.
@@ -75,7 +75,7 @@ def write(own: Any, given: torch.Tensor, forget: Callable[[torch.Tensor], None])
     forget(local)
 
 
-def _local(tensor: Any) -> Any:
+def local_part(tensor: Any) -> Any:
     """This rank's share of a distributed tensor."""
     return getattr(tensor, "_local_tensor", tensor)
 
@@ -88,7 +88,7 @@ def _check_shape(own: Any, given: Any) -> None:
 
 def _is_own_memory(own: torch.Tensor, kept: Sequence[torch.Tensor]) -> bool:
     """Whether the elements of ``own`` are no elements of ``kept``, and each of them lies by itself."""
-    own, kept = _local(own), [_local(tensor) for tensor in kept]
+    own, kept = local_part(own), [local_part(tensor) for tensor in kept]
     if own.layout is not torch.strided or any(
         step == 0 and size > 1 for step, size in zip(own.stride(), own.shape, strict=True)
     ):

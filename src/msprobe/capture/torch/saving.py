@@ -6,8 +6,7 @@ themselves carry no hook, so they can be copied and pickled as before. ``step`` 
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -23,19 +22,9 @@ from msprobe.messages import said
 
 _LONGEST_PLACE = 60
 
-_savers: weakref.WeakKeyDictionary[TorchRecorder, VariableSaver] = weakref.WeakKeyDictionary()
-
-
-def save_variable(recorder: TorchRecorder, variable: Any, name: str, save_backward: bool) -> None:
-    """See :meth:`msprobe.capture.saving.VariableSaver.save`; nothing is saved of a container with a wrong part."""
-    saver = _savers.get(recorder)
-    if saver is None:
-        saver = _savers[recorder] = VariableSaver(recorder)
-    saver.save(variable, name, save_backward)
-
 
 class VariableSaver(saving.VariableSaver):
-    """Saves variables into the ``debug.json`` of the current step."""
+    """Saves variables into the ``debug.json`` of the current step. Of a container with a wrong part nothing is."""
 
     def __init__(self, recorder: TorchRecorder) -> None:
         super().__init__(recorder.session, recorder.bus)
@@ -81,11 +70,6 @@ class VariableSaver(saving.VariableSaver):
             self._held.append(node)
         self.hooks.before(node, partial(self._arrive_at_node, gradients, place, slot))
         return True
-
-    def _arrive_at_node(
-        self, gradients: SavedGradients, place: tuple[Any, ...], slot: int, received: Sequence[Any]
-    ) -> None:
-        self._arrive(gradients, place, received[slot] if slot < len(received) else None)
 
     def _forget_step(self) -> None:
         self._held.clear()

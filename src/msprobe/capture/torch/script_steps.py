@@ -16,7 +16,7 @@ from msprobe import log
 from msprobe.capture.around import Around, Plan
 from msprobe.capture.debugger import SWITCHED_OFF
 from msprobe.capture.step_on import StepOn
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.compiler import COMPILER_WATCH, ImportWatch, compiler_import
 from msprobe.capture.torch.debugger import PrecisionDebugger
 from msprobe.capture.torch.exchanges import Exchanges
@@ -106,7 +106,7 @@ class ScriptSteps:
         self._attached = True
         self._optimizers.attach()
         self._watch_exchanges()
-        if private.eval_frame() is not None:
+        if private_compiler.eval_frame() is not None:
             self._attach_to_compiler()
         else:
             self._import = compiler_import(self._attach_to_compiler)

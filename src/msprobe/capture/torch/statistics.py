@@ -16,8 +16,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture import native
-from msprobe.capture.statistics_text import SEPARATOR, StatisticsText
-from msprobe.capture.tensor_rows import TensorRows
+from msprobe.capture.statistics_text import StatisticsText
 from msprobe.capture.torch import digest, private, remembered
 from msprobe.capture.torch.device_chunks import is_capturing
 from msprobe.capture.torch.device_errors import is_out_of_memory, reason
@@ -27,10 +26,10 @@ from msprobe.capture.torch.device_statistics import (
     Measurement,
 )
 from msprobe.capture.torch.graph_slots import GraphSlots
+from msprobe.capture.torch.host_elements import HostElements, SummaryMode
 from msprobe.capture.torch.late_descriptions import LateDescriptions
 from msprobe.capture.torch.remembered import KnownElements, Memory, Remembered
-from msprobe.capture.torch.row_descriptions import RowDescriptions
-from msprobe.capture.torch.statistics_framework import Numbers, OwnWork, reduce
+from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_info import (
     IN_GRAPH,
     Content,
@@ -40,7 +39,6 @@ from msprobe.capture.torch.statistics_info import (
     SlotInfo,
     TensorInfo,
     TensorNumbers,
-    digest_key,
     keys,
     prefix,
     row_key,
@@ -54,18 +52,14 @@ from msprobe.capture.torch.storages import (
     may_be_passing,
     storage_of,
 )
-from msprobe.capture.torch.tensor_types import known_types
 from msprobe.capture.torch.unwritten import Write
 from msprobe.messages import said
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
 
-SummaryMode = Literal["statistics", "md5", "xor", "xxh3", "structure"]
 Precision = Literal["low", "high"]
 
 MEMO_LIMIT = 100_000  # storages
-
-_UNREADABLE: Numbers = {}
 
 
 class TensorStatistics:
@@ -96,24 +90,13 @@ class TensorStatistics:
     ) -> None:
         self.summary_mode = summary_mode
         self.errors = 0
-        self._counted = summary_mode not in ("structure", "xor")
-        self._structure = summary_mode == "structure"
-        self._crc = summary_mode == "md5"
-        self._xor = summary_mode == "xor"
-        self._digest_all = summary_mode == "xxh3"
-        self._high = precision == "high"
-        self._flags = native.HIGH_PRECISION if self._high else 0
         self._defer = defer
         self.text = StatisticsText(names)
-        self._further = native.further_passes(self.text.needs)
-        self._types = known_types(self._wants_digest)
-        #: The rows of this step's tensors; of no use for digests alone.
-        self.rows = TensorRows() if self._counted else None
-        self._device = DeviceStatistics(self._high, self.text.needs)
-        self._row_descriptions = RowDescriptions(self.rows, self._types)
+        self._host = host = HostElements(summary_mode, precision == "high", self.text)
+        self.rows = host.rows
+        self._device = DeviceStatistics(host.is_precise, self.text.needs)
         self._saves = saves
-        self._reads = 0
-        self.late = LateDescriptions(self._device, self._content_of, self._absent)
+        self.late = LateDescriptions(self._device, host.content_of, host.absent)
         self._memory = Memory(MEMO_LIMIT)
         # Where replays of the graph that is captured now put what is measured; None: in graphs nothing is measured.
         self.slots: GraphSlots | None = None
@@ -123,7 +106,7 @@ class TensorStatistics:
         if native.Memo is not None and not native.is_memo_off() and not defer and with_memo:
             self.native_memo = native.Memo(
                 ordinary=tuple(ORDINARY),
-                types=self._types,
+                types=host.types,
                 info_class=TensorInfo,
                 address_of=digest.address_of,
                 digest=_digest_of,
@@ -135,12 +118,12 @@ class TensorStatistics:
                 in_backward=in_backward,
                 is_lazy=private.is_lazily_copied,
                 exchange=getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
-                flags=self._flags,
+                flags=host.flags,
                 render=None if self.text.is_usual else self.text.render,
-                further=self._further,
-                mode=native.XOR if self._xor else native.STRUCTURE if self._structure else native.STATISTICS,
-                crc=self._crc,
-                exact=exact or saves or self._crc or self._xor or self._digest_all,
+                further=host.further,
+                mode=native.XOR if host.has_xor else native.STRUCTURE if host.is_structure else native.STATISTICS,
+                crc=host.has_crc,
+                exact=exact or saves or host.reads_all,
                 limit=MEMO_LIMIT,
                 fault=native.fault_of_memo,
                 rows=None if self.rows is None else self.rows.table,
@@ -151,15 +134,11 @@ class TensorStatistics:
     @property
     def reads(self) -> int:
         """How often the elements of a tensor on the CPU were read for its statistics."""
-        return self._reads + (0 if self.native_memo is None else int(self.native_memo.reads))
+        return self._host.reads + (0 if self.native_memo is None else int(self.native_memo.reads))
 
     def is_native(self) -> bool:
         """Whether :meth:`describe` is that of the native memo."""
         return self.native_memo is not None and self.describe == self.native_memo.describe
-
-    def _wants_digest(self, dtype: torch.dtype) -> bool:
-        whole = not dtype.is_floating_point and not dtype.is_complex
-        return not self._structure and (whole or self._digest_all)
 
     # ---- what was described before is not read again ----
 
@@ -256,7 +235,7 @@ class TensorStatistics:
         """Look whether the elements, which are on the CPU, are still those that are remembered; where they are not,
         ``known`` is exposed. On a device the version alone says.
         """
-        if not self._structure and tensor.numel():
+        if not self._host.is_structure and tensor.numel():
             before, now = known.fingerprints.get(block), remembered.fingerprint(tensor, pattern)
             known.fingerprints[block] = now
             if before is not None and before != now:
@@ -271,7 +250,9 @@ class TensorStatistics:
             unwrapped = unwrap(tensor)
             beginning = self._prefix(unwrapped.type_name, unwrapped.dtype, unwrapped.shape)
             behind = keys([*unwrapped.behind, ("unset", True)])
-            info = unset(Envelope(beginning, unwrapped.requires_grad, keys(unwrapped.before), behind), self._absent())
+            info = unset(
+                Envelope(beginning, unwrapped.requires_grad, keys(unwrapped.before), behind), self._host.absent()
+            )
             if _is_captured(tensor):
                 return info
             now = unwritten.bytes_of(tensor)
@@ -305,7 +286,7 @@ class TensorStatistics:
         try:
             with OwnWork():
                 unwrapped = unwrap(tensor)
-                if is_wrapper and not self._structure:
+                if is_wrapper and not self._host.is_structure:
                     share = self._share_inside(unwrapped)
                 if why_not_read is not None:
                     unwrapped.values = unwrapped.stored = None
@@ -325,7 +306,7 @@ class TensorStatistics:
             self.errors += 1
             log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {reason(error)}")
             frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
-            return _finished(frame, self._absent())
+            return _finished(frame, self._host.absent())
 
     def _describe_unwrapped(self, unwrapped: Unwrapped, share: KnownElements | None) -> TensorInfo:
         values = unwrapped.values
@@ -337,13 +318,13 @@ class TensorStatistics:
         )
         beginning = self._prefix(unwrapped.type_name, unwrapped.dtype, unwrapped.shape)
         frame = Envelope(beginning, unwrapped.requires_grad, keys(unwrapped.before), keys(behind))
-        if values is None or stored is None or self._structure:
-            return _finished(frame, self._absent())
+        if values is None or stored is None or self._host.is_structure:
+            return _finished(frame, self._host.absent())
         share = share or KnownElements({}, None)
         if self.is_late(values):
             return self._describe_late(frame, unwrapped, values, stored, share)
-        has_row = self._row_descriptions.has_row(unwrapped, values)
-        return self._measured(frame, self._measure(unwrapped.dtype, has_row, share, values, stored))
+        has_row = self._host.row_descriptions.has_row(unwrapped, values)
+        return self._measured(frame, self._host.measure(unwrapped.dtype, has_row, share, values, stored))
 
     def _describe_late(
         self, frame: Envelope, unwrapped: Unwrapped, values: torch.Tensor, stored: torch.Tensor, share: KnownElements
@@ -352,10 +333,15 @@ class TensorStatistics:
         slots = self.slots if _is_captured(values) else None
         elements: LateElements | None = None if known is None else known.get(share.place)
         if elements is None:
-            has_row = self._row_descriptions.has_row(unwrapped, values)
+            has_row = self._host.row_descriptions.has_row(unwrapped, values)
             # It keeps no tensor alive.
-            measure = functools.partial(self._measure_alone, unwrapped.dtype, has_row)
-            if self._saves or unwrapped.stored is not None or self._is_hashed(stored.dtype) or not self._counted:
+            measure = functools.partial(self._host.measure_alone, unwrapped.dtype, has_row)
+            if (
+                self._saves
+                or unwrapped.stored is not None
+                or self._host.is_hashed(stored.dtype)
+                or not self._host.counts
+            ):
                 elements = self._device.copy(values, stored, measure, slots)
             else:
                 rows = self.rows if has_row else None
@@ -363,49 +349,16 @@ class TensorStatistics:
             if known is not None:
                 known[share.place] = elements
         if slots is not None:
-            return SlotInfo(frame, self._absent().middle, elements)
+            return SlotInfo(frame, self._host.absent().middle, elements)
         if elements.known is not None and share.written is None:
             return self._measured(frame, elements.known)
-        return self.late.add(LateInfo(frame, self._absent().middle, elements, share.written))
-
-    def _is_hashed(self, dtype: torch.dtype) -> bool:
-        return self._wants_digest(dtype) or self._crc or self._xor
-
-    def _measure(
-        self, dtype: str, has_row: bool, share: KnownElements, values: torch.Tensor, stored: torch.Tensor
-    ) -> Measurement:
-        """What is known of plain values on the CPU, which stand for a tensor of ``dtype``."""
-        problem = row = None
-        numbers = share.blocks.get(share.block)
-        if numbers is None and self._counted:
-            try:
-                numbers = share.blocks[share.block] = self._read(values)
-            except (NotImplementedError, RuntimeError) as error:
-                if is_out_of_memory(error):
-                    raise
-                problem = said("no-statistics-of-dtype", dtype, reason(error))
-                numbers = _UNREADABLE
-        if has_row and numbers is not _UNREADABLE:
-            row = self._row_descriptions.of(values, share.rows, share.block)
-        wants_digest = self._wants_digest(stored.dtype)
-        raw = digest.tensor_digest(stored) if self._is_hashed(stored.dtype) else b""
-        return Measurement(
-            numbers,
-            row,
-            digest.crc32(digest.widen(stored.dtype, raw)) if self._crc else b"",
-            digest.xxh3(raw) if wants_digest else b"",
-            digest.xor_value(stored, raw) if self._xor else b"",
-            problem,
-        )
-
-    def _measure_alone(self, dtype: str, has_row: bool, values: torch.Tensor, stored: torch.Tensor) -> Measurement:
-        return self._measure(dtype, has_row, KnownElements({}, None), values, stored)
+        return self.late.add(LateInfo(frame, self._host.absent().middle, elements, share.written))
 
     def _measured(self, frame: Envelope, known: Measurement) -> TensorInfo:
         behind = row_key(known.row) if known.problem is None else keys([("unsupported", known.problem)])
         frame = frame._replace(behind=frame.behind + behind)
         if known.numbers is None:
-            return _finished(frame, self._content_of(known))
+            return _finished(frame, self._host.content_of(known))
         return MeasuredInfo(frame, TensorNumbers(self.text, known.numbers, known.crc, known.xxh3))
 
     def _prefix(self, *beginning: Any) -> bytes:
@@ -415,25 +368,6 @@ class TensorStatistics:
                 self._prefixes.clear()
             known = self._prefixes[beginning] = prefix(*beginning)
         return known
-
-    def _read(self, values: torch.Tensor) -> Numbers:
-        """Numbers of a plain CPU tensor."""
-        self._reads += 1
-        known, needs = self._types.get(values.dtype), self.text.needs
-        if known is None or native.numbers is None or not needs <= native.NUMBERS.keys():
-            return reduce(values, self._high, needs)
-        flags = self._flags if values.dim() else self._flags | native.SCALAR
-        pattern = native.pattern(tuple(values.shape), values.stride())
-        return native.numbers(digest.address_of(values), pattern, known[1], flags, self._further, known[3])
-
-    def _absent(self) -> Content:
-        """What is written where there are no elements to read."""
-        if self._structure:
-            return Content(b"", b"", b"", None)
-        if self._xor:
-            return Content(b'"md5":null,', b"", b"", None)
-        nulls = self.text.nulls + SEPARATOR if self.text.nulls else b""
-        return Content(nulls, b',"md5":null' if self._crc else b"", b"", None)
 
     def copy(self, tensor: torch.Tensor, buffer: memoryview) -> tuple[str, tuple[int, ...], int] | None:
         """Copy the elements in C order into ``buffer``, which must have their size: (name of the type without
@@ -518,11 +452,6 @@ class TensorStatistics:
         Raises what the device raises (errors of earlier kernels show here); the descriptions then stay null.
         """
         self.late.flush()
-
-    def _content_of(self, known: Measurement) -> Content:
-        if known.numbers is None:
-            return Content(b'"md5":' + known.xor + SEPARATOR, b"", digest_key(known.xxh3), None)
-        return TensorNumbers(self.text, known.numbers, known.crc, known.xxh3).content()
 
     def reset(self) -> None:
         """Forget all tensors; to be called at the end of a step. Whose memory others know is remembered until it is

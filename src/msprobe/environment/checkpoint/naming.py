@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msprobe.compare.name_table import PARAMETER_NAMES
 from msprobe.environment.checkpoint.contents import Checkpoint, small_file
 from msprobe.environment.checkpoint.tensors import CheckpointTensor, QkvRows, TensorSlice
 from msprobe.errors import InvalidInputError
@@ -19,10 +20,6 @@ from msprobe.messages import said
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\.")
 _PREFIX = re.compile(r"^(?:(?:module|model|state_dict|network|base_model)\.)+")
-_MINDSPORE_ENDINGS = {
-    "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
-    "moving_variance": "running_var",
-}  # fmt: skip
 _MINDSPORE_NUMBER = re.compile(r"-(\d+)(?=\.|$)")
 _HF_ATTENTION = (".self_attn.q_proj.weight", ".self_attn.kv_b_proj.weight")
 _MEGATRON_LATENT = "self_attention.linear_kv_up_proj.weight"
@@ -182,8 +179,8 @@ def _in_torch_words(name: str) -> str:
     words = _MINDSPORE_NUMBER.sub(r".\1", unprefixed(name)).split(".")
     # The last of a weight, the last but one of a moment.
     for at in (-1, -2)[: len(words)]:
-        if words[at] in _MINDSPORE_ENDINGS:
-            words[at] = _MINDSPORE_ENDINGS[words[at]]
+        if words[at] in PARAMETER_NAMES:
+            words[at] = PARAMETER_NAMES[words[at]]
             break
     return ".".join(words)
 

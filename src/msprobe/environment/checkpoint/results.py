@@ -13,6 +13,7 @@ from msprobe.environment.checkpoint.comparison import HARMLESS, CheckpointCompar
 from msprobe.environment.checkpoint.measuring import ParameterMeasures
 from msprobe.errors import PathError
 from msprobe.foreign import csv_cells
+from msprobe.foreign.letters import printable_name
 from msprobe.messages import Wording, joined, said, translated
 from msprobe.paths import check_output_file, make_folder, write_atomically
 
@@ -179,7 +180,7 @@ def lines(result: CheckpointComparison) -> list[str]:
         printed.append("  " + said("copies-differ-between-ranks", sides, row.name, files + more))
     printed += ["  " + said("note-before", note) for note in result.notes[:_SHOWN]]
     shown = (translated(text)[:_LONGEST] for text in printed)
-    return ["".join(letter if letter.isprintable() else "_" for letter in text) for text in shown]
+    return [printable_name(text) for text in shown]
 
 
 def _short(file: str, folders: tuple[str, ...]) -> str:

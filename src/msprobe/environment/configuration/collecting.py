@@ -30,9 +30,9 @@ def static_entries(
     return entries
 
 
-def dynamic_entry(settings: Mapping[str, Any], keep_secrets: bool = False) -> dict[str, bytes]:
+def dynamic_entry(settings: Mapping[str, Any]) -> dict[str, bytes]:
     """The entry with the hyper-parameters of the running program; what JSON cannot hold becomes null."""
-    return {DYNAMIC: as_json(dict(settings) if keep_secrets else redacted_settings(settings))}
+    return {DYNAMIC: as_json(redacted_settings(settings))}
 
 
 def contents(entries: Mapping[str, bytes]) -> list[str]:

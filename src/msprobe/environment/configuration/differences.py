@@ -56,6 +56,6 @@ def short(value: Any, most: int = 120) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def clean(text: str) -> str:
-    """The text in one line that cannot drive a terminal."""
-    return "".join(letter if letter.isprintable() else " " if letter in "\n\t" else "_" for letter in text)
+def cell_of(value: Any) -> Any:
+    """A value as a sheet has it: numbers and texts as they are, all else as a text."""
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)

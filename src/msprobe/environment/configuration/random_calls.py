@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, Level, cell_of, short
 from msprobe.environment.configuration.pack import Pack
 from msprobe.messages import Wording, both, said
 
@@ -136,7 +136,7 @@ def compare_states(bench: Pack, cmp: Pack) -> DifferenceSheet:
             if first != second and (what != "states" or (first is not None and second is not None)):
                 # Without a seed these two differ in every run, and most trainings draw nothing from them.
                 level: Level = "warning" if what == "states" and name.endswith(_OF_PYTHON) else "error"
-                part.rows.append((rank, what, name, _cell(first), _cell(second), level))
+                part.rows.append((rank, what, name, cell_of(first), cell_of(second), level))
     part.differing = len(part.rows)
     for what, why, weight in _STATES:
         _find(part, what, "error", why, weight)
@@ -168,7 +168,3 @@ def _flat(recorded: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
                 place = f"micro-step {name} {key}" if what == "states" else f"{name} {key}"
                 states[what, place.strip()] = inner
     return states
-
-
-def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, int, float)) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, short
+from msprobe.environment.configuration.differences import ConfigurationFinding, DifferenceSheet, cell_of, short
 from msprobe.environment.configuration.pack import Pack
 from msprobe.environment.hyperparameters import comparison
 from msprobe.environment.hyperparameters.effects import Effect
@@ -39,7 +39,7 @@ def compare(bench: Pack, cmp: Pack) -> DifferenceSheet:
                 )
             continue
         for row in comparison.compare(first[file], second[file]):
-            part.rows.append(tuple(map(_cell, row.cells(file))))
+            part.rows.append(tuple(map(cell_of, row.cells(file))))
             part.add(_finding(part.name, row))
     part.rows.sort(key=lambda row: (row[0], row[6] != "error"))
     part.differing = len(part.rows)
@@ -60,7 +60,3 @@ def _finding(part: str, row: comparison.ParameterDifference) -> ConfigurationFin
 
 def _value(value: Any) -> str:
     return short("None" if value is None else value)
-
-
-def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, int, float)) else str(value)

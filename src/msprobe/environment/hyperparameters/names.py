@@ -106,7 +106,6 @@ class NameMeaning:
 
     thing: str
     of: tuple[str, ...]
-    is_alias: bool = False
 
 
 @cache
@@ -139,7 +138,7 @@ def group_meanings(name: str) -> tuple[NameMeaning, ...]:
     meanings = []
     for own in range(min(3, len(parts)), 0, -1):
         for group in _groups().get(".".join(parts[-own:]), ()):
-            meanings.append(NameMeaning(group, _prefix(parts[:-own]), True))
+            meanings.append(NameMeaning(group, _prefix(parts[:-own])))
         if meanings:
             break
     return tuple(meanings)

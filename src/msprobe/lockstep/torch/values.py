@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from msprobe import log
-from msprobe.capture.torch.replacing import in_place_of
+from msprobe.capture.torch.replacing import in_place_of, local_part
 
 
 class TorchValues:
@@ -22,7 +22,7 @@ class TorchValues:
 
     def unit(self, tensor: Any) -> float:
         """See the protocol."""
-        dtype = _local(tensor).dtype
+        dtype = local_part(tensor).dtype
         return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
 
     def is_floating(self, tensor: Any) -> bool:
@@ -31,7 +31,7 @@ class TorchValues:
 
     def equals(self, tensor: Any, array: Any) -> bool:
         """See the protocol. NaN is equal to NaN."""
-        own = _local(tensor).detach()
+        own = local_part(tensor).detach()
         if tuple(own.shape) != tuple(array.shape):
             return False
         other = self.like(own, array)
@@ -45,7 +45,7 @@ class TorchValues:
 
     def like(self, tensor: Any, array: Any) -> torch.Tensor:
         """See the protocol."""
-        own = _local(tensor)
+        own = local_part(tensor)
         # A copy: the array may be a file that is mapped, which nobody can write to.
         like = torch.from_numpy(np.array(array, order="C", copy=True))
         other = like.to(own.device, own.dtype)
@@ -58,7 +58,7 @@ class TorchValues:
 
     def apart(self, tensor: Any, other: Any) -> float:
         """See the protocol."""
-        own = _local(tensor).detach()
+        own = local_part(tensor).detach()
         if not (own.is_floating_point() or own.is_complex()):
             return 0.0 if torch.equal(own, other) else math.inf
         finite = torch.isfinite(other)
@@ -75,12 +75,12 @@ class TorchValues:
 
     def size(self, tensor: Any) -> float:
         """See the protocol."""
-        own = _local(tensor).detach()
+        own = local_part(tensor).detach()
         return float(own.double().norm()) / math.sqrt(max(1, own.numel()))
 
     def fits(self, tensor: Any, other: Any) -> bool:
         """See the protocol."""
-        return bool(_local(tensor).shape == other.shape)
+        return bool(local_part(tensor).shape == other.shape)
 
     def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
         """See the protocol."""
@@ -159,7 +159,3 @@ def _collect(value: Any, path: str, tensors: list[tuple[str, Any]]) -> None:
     elif isinstance(value, dict):
         for key, element in value.items():
             _collect(element, f"{path}.{key}", tensors)
-
-
-def _local(tensor: Any) -> Any:
-    return getattr(tensor, "_local_tensor", tensor)

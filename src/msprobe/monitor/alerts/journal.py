@@ -21,6 +21,7 @@ from msprobe.errors import MsprobeError, PathError, reason_of
 from msprobe.foreign.budget import Budget, Limits
 from msprobe.foreign.json_text import parse_json
 from msprobe.foreign.opening import is_regular, read_bounded
+from msprobe.foreign.plain_numbers import count_or_none
 from msprobe.messages import said
 from msprobe.paths import StrPath, create_file
 
@@ -105,12 +106,8 @@ def read_journal(folder: StrPath) -> JudgedRun | None:
             alerts.append({name: value for name, value in entry.items() if name != "kind"})
         elif kind == "end":
             end = entry
-            held_back += _count(entry.get("held_back")) or 0
+            held_back += count_or_none(entry.get("held_back")) or 0
         elif at < len(lines) - 1:
             damaged += 1
-    last = None if end is None else _count(end.get("last_step"))
+    last = None if end is None else count_or_none(end.get("last_step"))
     return JudgedRun(tuple(rules), tuple(alerts), end is not None, last, held_back, damaged)
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -26,6 +26,7 @@ from msprobe.config.declared import (
 from msprobe.config.jsonc import Document, FieldPath
 from msprobe.config.mistakes import ConfigSource, Mistake, dotted, raise_in_one_line
 from msprobe.errors import InvalidInputError
+from msprobe.foreign.plain_numbers import is_number
 from msprobe.messages import said
 from msprobe.monitor.alerts.rules import RULES, Rule, Turbulence
 from msprobe.monitor.measurements import Quantity
@@ -43,12 +44,12 @@ class AlertSettings:
     dump: bool = False
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value >= 0
 
 
 _QUANTITIES = get_args(Quantity)
-_Number = Annotated[float, demand((_is_number, "a number of at least 0"))]
+_Number = Annotated[float, demand((_is_positive, "a number of at least 0"))]
 _Count = Annotated[int, whole(1)]
 # What a parameter of a rule must be.
 _PARAMETERS: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -78,16 +78,15 @@ def csv_to_database(
 
 def _read(ranks: dict[int, list[RunFolder]], processes: int) -> list[tuple[int, QuantityTable]]:
     """All tables there are, each with its rank."""
-    tasks: list[tuple[int, tuple[RunFolder, ...], str]] = []
+    tasks: list[tuple[tuple[RunFolder, ...], str]] = []
+    rank_of_task: list[int] = []
     for rank, runs in ranks.items():
         known = {quantity for run in runs for quantity in quantities_of(run.path)}
-        tasks += [(rank, tuple(runs), quantity) for quantity in QUANTITIES if quantity in known]
-    tables = each(_read_one, tasks, processes)
-    return [(task[0], table) for task, table in zip(tasks, tables, strict=True) if table is not None]
-
-
-def _read_one(rank: int, runs: Sequence[RunFolder], quantity: str) -> QuantityTable | None:
-    return read_quantity(runs, quantity)
+        rank_tasks = [(tuple(runs), quantity) for quantity in QUANTITIES if quantity in known]
+        tasks += rank_tasks
+        rank_of_task += [rank] * len(rank_tasks)
+    tables = each(read_quantity, tasks, processes)
+    return [(rank, table) for rank, table in zip(rank_of_task, tables, strict=True) if table is not None]
 
 
 def first_numbers(steps: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -13,7 +13,8 @@ from msprobe.precheck.arguments import ArgumentTensor, UnreadableArgumentError
 from msprobe.precheck.generate import CannotGenerateError
 from msprobe.precheck.job import Task
 from msprobe.precheck.memory import check_memory
-from msprobe.precheck.mindspore.runner import CallError, MindSporeRunner, array_of, flat_values
+from msprobe.precheck.mindspore.runner import CallError, MindSporeRunner
+from msprobe.precheck.mindspore.standalone import leaves, plain
 from msprobe.precheck.requests import ApiCall, flat
 
 
@@ -34,7 +35,7 @@ class OverflowRunner(overflow.OverflowRunner):
         call = self._calls.requests.call(key)
         check_memory(call)
         recorded = _recorded_overflow(call)
-        results = [array_of(value)[0] for value in flat_values(self._calls.outputs(call))]
+        results = [plain(value)[0] for value in leaves(self._calls.outputs(call))]
         return recorded, any(map(_overflows, results))
 
 

@@ -23,7 +23,7 @@ from msprobe.precheck.executors import executor_of
 from msprobe.precheck.generate import CannotGenerateError, generator_for, values_for
 from msprobe.precheck.job import Answer, Task
 from msprobe.precheck.memory import check_memory
-from msprobe.precheck.mindspore.standalone import DTYPES, api_of
+from msprobe.precheck.mindspore.standalone import DTYPES, api_of, leaves, plain
 from msprobe.precheck.mindspore_rows import MindSporeRow, judge, skipped, spoiled
 from msprobe.precheck.requests import ApiCall, flat, open_requests
 from msprobe.store.values import read_values
@@ -72,13 +72,13 @@ class MindSporeRunner:
         check_memory(call)
         tested = self._inputs(call, wide=False)
         bench = self._inputs(call, wide=True)
-        outputs = flat_values(_run(function, bench))
+        outputs = leaves(_run(function, bench))
         recorded = self._recorded(call)
         if recorded is None:
-            recorded = [array_of(value) for value in flat_values(_run(function, tested))]
+            recorded = [plain(value) for value in leaves(_run(function, tested))]
         name = f"{call.key}.forward.output"
         rows = [
-            judge(f"{name}.{place}", array_of(ours), spoiled(theirs, self._fault), self._task.ms_atol)
+            judge(f"{name}.{place}", plain(ours), spoiled(theirs, self._fault), self._task.ms_atol)
             for place, (ours, theirs) in enumerate(zip(outputs, recorded, strict=False))
         ]
         if len(outputs) != len(recorded):
@@ -103,7 +103,7 @@ class MindSporeRunner:
             given = [
                 self._made(gradient, f"gradient.{n}", call, wide) for n, gradient in enumerate(call.gradients or ())
             ]
-            sides.append([array_of(value) for value in _gradients(function, inputs, given)])
+            sides.append([plain(value) for value in _gradients(function, inputs, given)])
         return [
             judge(f"{call.key}.backward.output.{place}", ours, spoiled(theirs, self._fault), self._task.ms_atol)
             for place, (ours, theirs) in enumerate(zip(*sides, strict=True))
@@ -174,28 +174,13 @@ def _gradients(function: Callable[..., Any], inputs: tuple[list[Any], dict[str, 
         return function(*whole, **kwargs)
 
     outputs, pull = mindspore.vjp(call, *(args[place] for place in places))
-    sent = [gradient.astype(output.dtype) for gradient, output in zip(given, flat_values(outputs), strict=False)]
+    sent = [gradient.astype(output.dtype) for gradient, output in zip(given, leaves(outputs), strict=False)]
     pulled = pull(*sent) if len(sent) > 1 else pull(sent[0])
-    return flat_values(pulled)
+    return leaves(pulled)
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, mindspore.Tensor) and str(value.dtype).startswith(("Float", "BFloat"))
-
-
-def flat_values(value: Any) -> list[Any]:
-    """The leaves of a result, in order."""
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in flat_values(item)]
-    return [value]
-
-
-def array_of(value: Any) -> tuple[Any, str]:
-    """A tensor as an array, and its type in MindSpore's word (``Float32``)."""
-    if not isinstance(value, mindspore.Tensor):
-        return value, type(value).__name__
-    word = str(value.dtype)
-    return (value.astype(mindspore.float32) if word == "BFloat16" else value).asnumpy(), word
 
 
 def _plain(argument: Plain, path: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 
 from msprobe.config.online import Side, tls_files
@@ -35,7 +34,7 @@ def context_for(folder: str, side: Side) -> ssl.SSLContext | None:
     context.verify_mode = ssl.CERT_REQUIRED
     try:
         context.load_verify_locations(str(files["ca.crt"]))
-        context.load_cert_chain(str(files[f"{side}.crt"]), str(files[f"{side}.key"]), password=_passphrase(files))
+        context.load_cert_chain(str(files[f"{side}.crt"]), str(files[f"{side}.key"]), password=_passphrase)
         revoked = place / "crl.pem"
         if revoked.is_file():
             context.load_verify_locations(str(revoked))
@@ -45,11 +44,8 @@ def context_for(folder: str, side: Side) -> ssl.SSLContext | None:
     return context
 
 
-def _passphrase(files: dict[str, Path]) -> Callable[[], str]:
-    def given() -> str:
-        words = os.environ.get(PASSPHRASE)
-        if words is None:
-            raise ValueError(said("key-without-passphrase", PASSPHRASE))
-        return words
-
-    return given
+def _passphrase() -> str:
+    words = os.environ.get(PASSPHRASE)
+    if words is None:
+        raise ValueError(said("key-without-passphrase", PASSPHRASE))
+    return words

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private_compiler
 from msprobe.capture.torch.listener_support import random_numbers_kept
 from msprobe.capture.torch.precision import autocast_of
 from msprobe.errors import InvalidInputError
@@ -199,7 +199,7 @@ def _held(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[
 
 
 def _is_wrapper(module: nn.Module) -> bool:
-    wrapper = private.optimized_module()
+    wrapper = private_compiler.optimized_module()
     return wrapper is not None and isinstance(module, wrapper)
 
 

@@ -24,6 +24,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
+from msprobe.foreign.plain_numbers import is_number
 from msprobe.messages import joined, said
 from msprobe.paths import check_output_folder, make_folder, write_atomically
 from msprobe.precheck.compile_report import CompiledRow, CompiledStatus, CompileResult, difference, result_of
@@ -364,8 +365,7 @@ def _demand(backend: Any, threshold: Any, cast_dtype: Any) -> None:
     known = torch.compiler.list_backends(exclude_tags=())
     if not callable(backend) and backend not in known:
         mistakes.append(said("backend-unknown", backend, ", ".join(sorted(known))))
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not is_number or not 0 < threshold < math.inf:
+    if not is_number(threshold) or not 0 < threshold < math.inf:
         mistakes.append(said("threshold-wrong", threshold))
     if cast_dtype is not None and not (isinstance(cast_dtype, torch.dtype) and cast_dtype.is_floating_point):
         mistakes.append(said("cast-dtype-wrong", cast_dtype))

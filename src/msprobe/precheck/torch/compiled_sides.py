@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.torch import private
+from msprobe.capture.torch import private_compiler
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically
@@ -104,7 +104,7 @@ class BothSides:
             raise InvalidInputError(why)
         ran, self._compiling = self._runs, name
         compiled_function = self._compiled_function(module_pass.module, function)
-        given, random = own_objects(inputs, same_tensor), private.random_as_eager(self._backend)
+        given, random = own_objects(inputs, same_tensor), private_compiler.random_as_eager(self._backend)
         with self._beside(module_pass), random, _raising("compiled-raised", CompiledError):
             compiled = run_call(compiled_function, given, backward)
         if self._runs == ran:
@@ -158,7 +158,7 @@ class BothSides:
             number = self._written[stem] = self._written.get(stem, -1) + 1
             text = graph.print_readable(print_output=False)
             write_atomically(make_folder(self._graphs) / f"{stem}_{number}.py.txt", text.encode())
-        made = private.compile_backend(self._backend)(graph, inputs)
+        made = private_compiler.compile_backend(self._backend)(graph, inputs)
 
         def run(*args: Any) -> Any:
             self._runs += 1
@@ -187,7 +187,7 @@ class BothSides:
                 replaced.append((inner, inner.__dict__.get("forward")))
                 inner.forward = torch.compile(inner.forward, backend=self._compile)
             self._compiling = "step"
-            with private.random_as_eager(self._backend):
+            with private_compiler.random_as_eager(self._backend):
                 yield
         finally:
             for inner, forward in replaced:
@@ -231,12 +231,12 @@ def own_objects(inputs: Inputs, change: Callable[[torch.Tensor], torch.Tensor]) 
 @contextlib.contextmanager
 def _uncompiled() -> Iterator[None]:
     """Modules that are compiled within another one run as they are in this block, where torch can do so."""
-    before = private.run_uncompiled()
+    before = private_compiler.run_uncompiled()
     try:
         yield
     finally:
         if before is not None:
-            private.run_as_before(before)
+            private_compiler.run_as_before(before)
 
 
 def _cast(inputs: Inputs, dtype: torch.dtype) -> Inputs:

@@ -26,6 +26,7 @@ from msprobe.precheck.dispatch.files import DispatchFiles, ResultRow
 from msprobe.precheck.dispatch.judging import Array, judge
 from msprobe.precheck.executors import executor_of
 from msprobe.precheck.side.trees import leaves_of, map_tree
+from msprobe.precheck.torch.draws import is_drawing
 from msprobe.precheck.torch.machine import Machine
 
 MODES = ("all", "list", "auto", "OFF")
@@ -121,7 +122,7 @@ class PtdbgDispatch(private.DispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         name = function.overloadpacket.__name__
         known = describe_operator(function)
-        if name in _LEFT_OUT or known.late or known.skipped or _is_random(function) or _is_view(function):
+        if name in _LEFT_OUT or known.late or known.skipped or is_drawing(function) or _is_view(function):
             return function(*args, **kwargs)
         try:
             # Before the call, which may write to what it is given.
@@ -344,10 +345,6 @@ def _results(function: Any, args: Any, kwargs: Any, result: Any) -> Any:
     if result is not None and not (isinstance(result, tuple) and not result):
         return result
     return list(written(describe_operator(function), args, kwargs))
-
-
-def _is_random(function: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in function.tags
 
 
 def _is_view(function: Any) -> bool:

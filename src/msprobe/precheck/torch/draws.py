@@ -79,7 +79,8 @@ def seed_draws(key: str, side: str, seed: int) -> None:
     torch.manual_seed(int(generator_for(key, f"draws of {side}", seed).integers(1 << 62)))
 
 
-def _is_drawing(function: Any) -> bool:
+def is_drawing(function: Any) -> bool:
+    """Whether an operator draws random numbers."""
     return torch.Tag.nondeterministic_seeded in function.tags
 
 
@@ -103,7 +104,7 @@ class _Noting(DispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if _is_drawing(func):
+        if is_drawing(func):
             results = [_copy(leaf) for leaf in leaves_of(result)]
             self._noted.append(Draw(str(func), results, [_copy(tensor) for tensor in _written(func, args, kwargs)]))
         return result
@@ -119,7 +120,7 @@ class _Giving(DispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not _is_drawing(func):
+        if not is_drawing(func):
             return func(*args, **kwargs)
         if self.count >= len(self._draws) or self._draws[self.count].name != str(func):
             raise OtherDrawsError(said("draws-by-different-function", func))
@@ -133,7 +134,7 @@ class _Giving(DispatchMode):  # type: ignore[misc]
         if func._schema.returns and func._schema.returns[0].alias_info is not None and written:
             return written[0]
         wide = _type_of(args, kwargs)
-        results = [_as(result, wide, written) for result in draw.results]
+        results = [_as(result, wide) for result in draw.results]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -152,7 +153,7 @@ def _type_of(args: Any, kwargs: Any) -> torch.dtype | None:
     return None
 
 
-def _as(value: Any, wide: torch.dtype | None, written: list[torch.Tensor]) -> Any:
+def _as(value: Any, wide: torch.dtype | None) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     floats = value.is_floating_point() and wide is not None and wide.is_floating_point

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from msprobe.environment.configuration.comparison import ConfigurationComparison
-from msprobe.environment.configuration.differences import ConfigurationFinding, clean
+from msprobe.environment.configuration.differences import ConfigurationFinding
+from msprobe.foreign.letters import printable
 from msprobe.messages import joined, said, translated
 from msprobe.report.configuration.workbook import note_of
 
@@ -40,7 +41,7 @@ def lines(result: ConfigurationComparison) -> list[str]:
     if result.notes:
         printed.append("")
         printed += ["  " + said("note-before", note) for note in result.notes]
-    return [clean(translated(line)) for line in printed]
+    return [printable(translated(line)) for line in printed]
 
 
 def line_of(finding: ConfigurationFinding) -> str:

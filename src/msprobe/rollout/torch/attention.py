@@ -117,7 +117,7 @@ class Attention:
         size, scale = getattr(attention, "head_dim", None), getattr(attention, "scaling", None)
         if size is None or scale is None:
             raise NotKnown(said("scale-unknown"))
-        done = torch.zeros_like(_cast(tensors[0], wide))
+        done = torch.zeros_like(cast(tensors[0], wide))
         window = getattr(attention, "sliding_window", None)
         cap = getattr(attention, "attn_logit_softcapping", None)
         for row in np.flatnonzero(keep).tolist():
@@ -125,12 +125,12 @@ class Attention:
             kept = self._cache[path][requests[row]]
             first = 0 if window is None else max(0, place + 1 - window)
             keys, values = (
-                torch.stack([_cast(table[at], wide) for at in range(first, place + 1)]).reshape(
+                torch.stack([cast(table[at], wide) for at in range(first, place + 1)]).reshape(
                     place + 1 - first, -1, size
                 )
                 for table in (kept.keys, kept.values)
             )
-            queries = _cast(tensors[0][row], wide).reshape(-1, size)
+            queries = cast(tensors[0][row], wide).reshape(-1, size)
             times = queries.shape[0] // keys.shape[1]
             keys, values = keys.repeat_interleave(times, 1), values.repeat_interleave(times, 1)
             done[row] = _attended(queries, keys, values, scale, cap).reshape(-1)
@@ -173,5 +173,6 @@ def _relative(tensor: Any, other: Any) -> float:
     return float((tensor - other).square().mean().sqrt() / other.square().mean().sqrt().clamp_min(1e-30))
 
 
-def _cast(tensor: Any, wide: bool) -> Any:
+def cast(tensor: Any, wide: bool) -> Any:
+    """The tensor, or in float64."""
     return tensor.double() if wide else tensor

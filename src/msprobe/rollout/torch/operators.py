@@ -17,7 +17,7 @@ import torch
 
 from msprobe.messages import said
 from msprobe.rollout.torch import experts
-from msprobe.rollout.torch.attention import Attention
+from msprobe.rollout.torch.attention import Attention, cast
 from msprobe.rollout.torch.measuring import Container, JudgedModule, JudgedRows, NotKnown, measured
 from msprobe.rollout.torch.routing import ExpertChoices
 from msprobe.rollout.torch.trainer import Trainer
@@ -105,20 +105,20 @@ class Operators:
         first, width = tensors[0], outputs[0].shape[-1]
         if isinstance(parts[0].module, torch.nn.Embedding) and not first.is_floating_point():
             # Some trainers scale inside of the table, engines behind it.
-            table = _cast(parts[0].module.weight, wide)
+            table = cast(parts[0].module.weight, wide)
             return [torch.nn.functional.embedding(first.long(), table)]
         if len(parts) > 1:
             done = torch.cat([self._ran(part.module, [first], wide) for part in parts], -1)
         elif len(tensors) == 2 and len(outputs) == 2:
             if torch.equal(outputs[1], tensors[1]) and "RMS" not in type(parts[0].module).__name__:
                 # A norm that hands a residual on, and leaves it as it is (Cohere).
-                return [self._ran(parts[0].module, [first], wide), _cast(tensors[1], wide)]
+                return [self._ran(parts[0].module, [first], wide), cast(tensors[1], wide)]
             # A norm that adds the residual first, and hands the sum on.
-            total = _cast(tensors[0], wide) + _cast(tensors[1], wide)
+            total = cast(tensors[0], wide) + cast(tensors[1], wide)
             return [self._ran(parts[0].module, [total], wide), total]
         elif len(tensors) == 1 and 2 * width == first.shape[-1] and _keeps_width(parts[0].module):
             # An activation that is multiplied with the other half.
-            done = self._ran(parts[0].module, [first[..., :width]], wide) * _cast(first[..., width:], wide)
+            done = self._ran(parts[0].module, [first[..., :width]], wide) * cast(first[..., width:], wide)
         else:
             done = self._ran(parts[0].module, [first], wide)
         if done.shape != outputs[0].shape:
@@ -140,7 +140,7 @@ class Operators:
         if wide:
             module = self._in_float64(module)
         with InFloat64() if wide else nullcontext():
-            answer = module(*[_cast(tensor, wide) if tensor.is_floating_point() else tensor.long() for tensor in given])
+            answer = module(*[cast(tensor, wide) if tensor.is_floating_point() else tensor.long() for tensor in given])
         return answer[0] if isinstance(answer, tuple) else answer
 
     def _in_float64(self, module: Any) -> Any:
@@ -160,7 +160,7 @@ class Operators:
         if own is not None and len(tensors) == 2:
             # A model's own table of angles, once for all layers.
             angles = own(tensors[0].float() if wide else tensors[0], tensors[1].long()[None])
-            return [_cast(angle[0], wide) for angle in angles]
+            return [cast(angle[0], wide) for angle in angles]
         named = next(iter(self.trainer.named("rotary_emb")), None)
         attention = self.trainer.parent_of(path)
         apply = getattr(sys.modules.get(type(attention).__module__), "apply_rotary_pos_emb", None)
@@ -174,7 +174,7 @@ class Operators:
         cos, sin = named.module(torch.zeros(1, dtype=torch.float32), positions.long()[None], **where)
         done = []
         for tensor in (queries, keys):
-            heads = _cast(tensor, wide).reshape(1, tensor.shape[0], -1, size).transpose(1, 2)
+            heads = cast(tensor, wide).reshape(1, tensor.shape[0], -1, size).transpose(1, 2)
             kind = heads.dtype
             turned = _applied(apply, heads, cos.to(kind), sin.to(kind))
             done.append(turned.transpose(1, 2).reshape(tensor.shape))
@@ -213,10 +213,6 @@ def _keeps_width(module: Any) -> bool:
         return bool(module(probe).shape == probe.shape)
     except Exception:
         return False
-
-
-def _cast(tensor: Any, wide: bool) -> Any:
-    return tensor.double() if wide else tensor
 
 
 def settings_that_differ(numbers: Mapping[str, float], module: Any) -> dict[str, tuple[float, float]]:

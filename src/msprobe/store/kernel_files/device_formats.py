@@ -63,7 +63,7 @@ def converted(array: Array, source: str, target: str, logical: tuple[int, ...] =
             return _from_fractal_nz(array, logical), ""
         if source == "NDC1HWC0":
             return _from_blocks_3d(array, logical), ""
-        return _to(_to_nchw(array, source, logical), wanted, source, logical, target == "auto"), ""
+        return _to(_to_nchw(array, source, logical), wanted, logical, target == "auto"), ""
     except ValueError as problem:
         return array, said("format-kept", source, problem)
 
@@ -87,7 +87,7 @@ def _to_nchw(array: Array, source: str, logical: tuple[int, ...]) -> Array:
     return array.transpose([axes.index(axis) for axis in range(4)])
 
 
-def _to(array: Array, wanted: str, source: str, logical: tuple[int, ...], auto: bool) -> Array:
+def _to(array: Array, wanted: str, logical: tuple[int, ...], auto: bool) -> Array:
     """An array in NCHW as ``wanted``."""
     if wanted == "FRACTAL_Z":
         n, c, h, w = array.shape

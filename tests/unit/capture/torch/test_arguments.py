@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from recorded import record
+from support.recorded import record
 from torch import nn
 
 x = torch.randn(1, 2, 8, 8, generator=torch.Generator().manual_seed(0))

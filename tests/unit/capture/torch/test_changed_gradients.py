@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
+from support.listening import with_listeners
+from support.recorded import Dump
 from torch import nn
 from torch.nn import functional as F
 
 from msprobe.listeners import Changer, Changes, NewGradient, Observer, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 OTHER = torch.linspace(-1, 1, 24).reshape(3, 8)
+debugger = partial(with_listeners, PrecisionDebugger)
 
 
 class Net(nn.Module):
@@ -74,14 +77,6 @@ class Seen(Observer):
 def _end() -> Iterator[None]:
     yield
     PrecisionDebugger.reset()
-
-
-def debugger(place: Path, *listening: Any, **settings: Any) -> PrecisionDebugger:
-    PrecisionDebugger.reset()
-    made = PrecisionDebugger(dump_path=str(place), **{"task": "statistics", "level": "mix", **settings})
-    for listener in listening:
-        made.add(listener)
-    return made
 
 
 def train(around: Any = None, forward: Loss | None = None) -> list[torch.Tensor]:

@@ -27,15 +27,8 @@ from msprobe.pytorch import PrecisionDebugger
 pytestmark = [
     pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo"),
     pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning"),
+    pytest.mark.usefixtures("group_of_one"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    store = tmp_path_factory.mktemp("rendezvous") / "store"
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 Record = Callable[..., dict[str, Any]]

@@ -16,13 +16,13 @@ import pytest
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-from coded_texts import mentions
-from row_by_row import in_turn
+from support.coded_texts import mentions
+from support.row_by_row import in_turn
+from support.torch_dumps import Dump, Recorder, record
 from torch import nn
 from torch._dynamo import eval_frame
 from torch._dynamo.utils import counters
 from torch.autograd.function import BackwardCFunction
-from torch_dumps import Dump, Recorder, record
 
 from msprobe import log
 from msprobe.pytorch import PrecisionDebugger

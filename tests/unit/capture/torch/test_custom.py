@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
+from support.torch_dumps import Recorder, Toy, record, toy_loss
 from torch import nn
-from torch_dumps import Recorder, Toy, record, toy_loss
 
 from msprobe.errors import InvalidInputError
 from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end

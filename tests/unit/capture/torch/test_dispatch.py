@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
 from msprobe.capture.torch import dispatch_watch
 from msprobe.pytorch import PrecisionDebugger

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recorded import Dump, record
+from support.recorded import Dump, record
 from torch import nn
 from torch.autograd import Function
 
@@ -24,6 +24,7 @@ from msprobe.capture import native
 from msprobe.capture.torch import recorder
 from msprobe.capture.torch.statistics import TensorStatistics
 
+pytestmark = pytest.mark.usefixtures("known_memory")
 Tensor = torch.Tensor
 
 SIZE = 64  # of a square matrix: more than what is hashed as a whole
@@ -289,14 +290,6 @@ def program(model: Model, x: Tensor, addresses: bool) -> None:
 
 
 # ---------------------------------------------------------------- recordings
-
-
-@pytest.fixture(autouse=True)
-def known_memory() -> Iterator[None]:
-    """What nobody has written yet is NaN."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(params=["native", "python", "late"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded import is_value_of, loss_of, record
+from support.recorded import is_value_of, loss_of, record
 from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable

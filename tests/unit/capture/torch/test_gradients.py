@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from recorded import Dump, is_value_of, record
+from support.recorded import Dump, is_value_of, record
 from torch import nn
 
 from msprobe.capture.torch.gradients import (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.recorded import Dump, record
 from torch import nn
 
 from msprobe.store.handed_through import handed_through, has_own_backward
-from tests.recorded import Dump, record
 
 NOTHING: dict[str, Callable[[torch.Tensor], Any]] = {
     "contiguous": lambda x: x.contiguous(),

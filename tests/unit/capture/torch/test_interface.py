@@ -11,13 +11,13 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import mentions, raising
+from support import forked
+from support.coded_texts import mentions, raising
+from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch import nn
-from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
 from msprobe import log
 from msprobe.errors import InvalidInputError, MsprobeError, NotAvailableError

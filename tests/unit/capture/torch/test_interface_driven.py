@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
+from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch.utils.data import DataLoader, Dataset, TensorDataset
-from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
 from msprobe import log
 from msprobe.capture import live_switch

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from support.torch_dumps import Recorder, record
 from torch import nn
-from torch_dumps import Recorder, record
 
 from msprobe.errors import InvalidInputError
 

@@ -117,14 +117,6 @@ def dump_of(place: Path, step: int) -> str:
     return file.read_text()
 
 
-@pytest.fixture(scope="module")
-def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    store = tmp_path_factory.mktemp("rendezvous") / "store"
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
 @pytest.mark.parametrize("with_step", [False, True], ids=["stop", "step"])
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 @pytest.mark.parametrize("level", ["L0", "L1", "mix", "L2"])
@@ -142,7 +134,8 @@ def test_all_is_let_go_of_at_every_level(tmp_path: Path, kind: str, level: str, 
 
 @pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
 @pytest.mark.parametrize("kind", ["checkpoint", "checkpoint, reentrant", "ddp", "compile"])
-def test_all_is_let_go_of_however_the_model_runs(tmp_path: Path, group: None, kind: str) -> None:
+@pytest.mark.usefixtures("group_of_one")
+def test_all_is_let_go_of_however_the_model_runs(tmp_path: Path, kind: str) -> None:
     train(kind, lambda model: None, lambda: None)
     gc.collect()
     before = alive(train(kind, lambda model: None, lambda: None))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.torch_dumps import Dump, Recorder, record
 from torch import Tensor, nn
-from torch_dumps import Dump, Recorder, record
 
 from msprobe.capture.step_on import StepOn
 from msprobe.capture.torch.module_calls import watch_module

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions, raising
-from native_and_python import use_python
+from support.coded_texts import mentions, raising
+from support.listening import with_listeners
+from support.native_and_python import use_python
+from support.recorded import Dump
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -20,10 +23,10 @@ from msprobe import listeners
 from msprobe.capture import native
 from msprobe.listeners import Arguments, Cadence, Changer, Changes, Observer, Result, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 # What is different in each recording: the process, and from which line of a test it was begun.
 OF_ONE_RUN = re.compile(rb'"process": \{[^}]*\}|File [^"]*test_listeners.py, line \d+, in test_.*')
+debugger = partial(with_listeners, PrecisionDebugger)
 
 
 class Net(nn.Module):
@@ -126,14 +129,6 @@ def train(
 
 def same(ours: Sequence[Any], bare: Sequence[Any]) -> bool:
     return len(ours) == len(bare) and all(torch.equal(a, b) for a, b in zip(ours, bare, strict=True))
-
-
-def debugger(place: Path, *listening: Any, **settings: Any) -> PrecisionDebugger:
-    PrecisionDebugger.reset()
-    made = PrecisionDebugger(dump_path=str(place), **{"task": "statistics", "level": "mix", **settings})
-    for listener in listening:
-        made.add(listener)
-    return made
 
 
 def dumped(place: Path) -> dict[str, bytes]:

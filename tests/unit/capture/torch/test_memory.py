@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
-from native_and_python import use_python
+from support.coded_texts import raising
+from support.native_and_python import use_python
 from torch import nn
 
 from msprobe.capture import native

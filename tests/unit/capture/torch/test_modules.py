@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from recorded import Dump, ModelT, is_value_of, loss_of, record
+from support.recorded import Dump, ModelT, is_value_of, loss_of, record
 from torch import nn
 
 from msprobe.capture.torch.models import name_modules

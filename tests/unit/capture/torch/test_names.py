@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from recorded import record
+from support.recorded import record
 from torch import nn
 from torch.overrides import TorchFunctionMode
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import mentions
-from recorded import Dump, record, record_steps
+from support.coded_texts import mentions
+from support.recorded import Dump, record, record_steps
 from torch import nn
 
 INF, NAN = float("inf"), float("nan")

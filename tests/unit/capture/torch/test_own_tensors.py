@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from recorded import Dump, record
+from support.recorded import Dump, record
 from torch import nn
 
 

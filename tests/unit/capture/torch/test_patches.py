@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.capture.torch.patches import Patches
 

@@ -7,10 +7,10 @@ import types
 import warnings
 from pathlib import Path
 
-import forked
 import pytest
 import torch
-from recorded import record
+from support import forked
+from support.recorded import record
 
 from msprobe.capture.torch.precision import _version_of_cann, settings_of_precision
 from msprobe.diagnose import compare_runs

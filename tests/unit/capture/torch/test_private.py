@@ -1,4 +1,4 @@
-"""Private names of torch stand in one file: the rule that :mod:`msprobe.capture.torch.private` states."""
+"""Private names of torch stand in one place: the rule that :mod:`msprobe.capture.torch.private` states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 
 import msprobe
 from msprobe import log
@@ -24,6 +24,7 @@ PACKAGE = Path(msprobe.__file__).parent
 FORMATS = {"store", "checkpoint"}
 ROOMS = [path for path in sorted(PACKAGE.rglob("*.py")) if not FORMATS & set(path.relative_to(PACKAGE).parts)]
 RECORDER = PACKAGE / "capture" / "torch"
+LOOKED_UP = {RECORDER / "private.py", RECORDER / "private_compiler.py"}
 LISTED = frozenset().union(*private.ATTRIBUTES.values())
 
 
@@ -33,7 +34,7 @@ def is_private(name: str) -> bool:
 
 @functools.cache
 def trees() -> list[tuple[Path, ast.Module]]:
-    return [(path, ast.parse(path.read_text())) for path in ROOMS if path.name != "private.py"]
+    return [(path, ast.parse(path.read_text())) for path in ROOMS if path not in LOOKED_UP]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,7 +107,7 @@ def attributes(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield name.lineno, name.value
 
 
-def test_private_names_of_torch_are_looked_up_in_one_file() -> None:
+def test_private_names_of_torch_are_looked_up_in_one_place() -> None:
     found: list[str] = []
     for path, tree in trees():
         place = path.relative_to(PACKAGE)
@@ -133,7 +134,7 @@ def test_private_attributes_of_objects_of_torch_are_listed() -> None:
                 if name not in ours | LISTED:
                     unlisted.append(f"{path.name}:{line}: {name}")
     assert not unlisted
-    named = {part for path in RECORDER.glob("*.py") if path.name != "private.py" for part in _words(path)}
+    named = {part for path in RECORDER.glob("*.py") if path not in LOOKED_UP for part in _words(path)}
     assert not {name for name in LISTED if name not in asked | named}, "listed and not used"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from native_and_python import use_python
+from support.native_and_python import use_python
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from support.recorded import Dump
 from torch import nn
 
 from msprobe.listeners import Observer, Wants
 from msprobe.pytorch import Listening, PrecisionDebugger
-from tests.recorded import Dump
 
 
 class Steps(Observer):
@@ -131,9 +131,8 @@ def test_a_closure_is_part_of_one_step_and_its_last_gradients_are_told_behind_it
     assert steps.after_it[0]["weight"][1] == gradients[-1]
 
 
-def test_a_step_that_a_scaler_skips_has_no_after() -> None:
-    model, steps = nn.Linear(3, 1, bias=False), Steps()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+def train_scaled(model: nn.Module, optimizer: torch.optim.Optimizer, steps: Steps) -> None:
+    """Two steps under a scaler, the first of which it skips."""
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     with Listening(steps) as listening:
         for factor in (float("inf"), 1.0):
@@ -142,6 +141,12 @@ def test_a_step_that_a_scaler_skips_has_no_after() -> None:
                 scaler.scale(model(torch.ones(2, 3)).sum() * factor).backward()
                 scaler.step(optimizer)
                 scaler.update()
+
+
+def test_a_step_that_a_scaler_skips_has_no_after() -> None:
+    model, steps = nn.Linear(3, 1, bias=False), Steps()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    train_scaled(model, optimizer, steps)
     name = "Optimizer.SGD.0.forward"
     assert steps.moments == [("before", name), ("failed", name), ("before", name), ("after", name)]
     skipped = "the step was skipped: the gradients are not finite"
@@ -160,14 +165,7 @@ def test_a_fused_step_under_a_scaler_says_by_itself_whether_it_was_taken() -> No
 
     model, steps = nn.Linear(3, 1, bias=False), Fused()
     optimizer = torch.optim.Adam(model.parameters(), 0.1, fused=True)
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    with Listening(steps) as listening:
-        for factor in (float("inf"), 1.0):
-            with listening.step(model):
-                optimizer.zero_grad()
-                scaler.scale(model(torch.ones(2, 3)).sum() * factor).backward()
-                scaler.step(optimizer)
-                scaler.update()
+    train_scaled(model, optimizer, steps)
     assert [moment for moment, _ in steps.moments] == ["before", "after"] * 2
     assert found == [(1.0, 8.0), (0.0, 4.0)]
     weights = [told["weight"][0] for pair in zip(steps.before_it, steps.after_it, strict=True) for told in pair]

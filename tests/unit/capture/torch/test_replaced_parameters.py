@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from native_and_python import differences, use_python
+from support.coded_texts import mentions
+from support.native_and_python import differences, use_python
 from torch import nn
 
 from msprobe import log

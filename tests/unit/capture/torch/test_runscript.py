@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch import nn
-from torch_dumps import Dump, Recorder, Toy, record, toy_loss
 
 from msprobe.capture.torch import script_steps
 from msprobe.capture.torch.script_steps import ScriptSteps

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from torch_dumps import Recorder, record
+from support.coded_texts import mentions
+from support.torch_dumps import Recorder, record
 
 __all__ = ["record"]
 

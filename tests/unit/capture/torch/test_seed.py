@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from coded_texts import raising
+from support.coded_texts import raising
+from support.torch_dumps import Recorder, record
 from torch import nn
-from torch_dumps import Recorder, record
 
 from msprobe.errors import InvalidInputError
 from msprobe.pytorch import seed_all

@@ -9,8 +9,8 @@ import zlib
 import pytest
 import torch
 import xxhash
-from json_text import in_one_line
-from native_and_python import use_python
+from support.json_text import in_one_line
+from support.native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch.statistics import TensorInfo, TensorStatistics

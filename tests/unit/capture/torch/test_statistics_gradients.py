@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from native_and_python import use_python
+from support.native_and_python import use_python
 
 from msprobe.capture import native
 from msprobe.capture.torch import statistics as module

@@ -7,11 +7,11 @@ import json
 
 import pytest
 import torch
-from coded_texts import mentions
-from native_and_python import use_python
+from support.coded_texts import mentions
+from support.native_and_python import use_python
 
 from msprobe.capture import native
-from msprobe.capture.torch import private
+from msprobe.capture.torch import host_elements, private
 from msprobe.capture.torch import statistics as module
 from msprobe.capture.torch.statistics import TensorStatistics
 
@@ -36,13 +36,13 @@ def statistics(engine):
 def reads(monkeypatch):
     """How often elements were read; seen where torch's own reductions do it."""
     counted = []
-    real = module.reduce
+    real = host_elements.reduce
 
     def reduce(*arguments):
         counted.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(module, "reduce", reduce)
+    monkeypatch.setattr(host_elements, "reduce", reduce)
     return counted
 
 

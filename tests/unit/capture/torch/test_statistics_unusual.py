@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 import weakref
 
 import pytest
 import torch
-from native_and_python import use_python
+from support.native_and_python import use_python
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -220,17 +219,6 @@ def test_wrappers_without_memory_are_marked(mode: str, defer: bool) -> None:
 def test_a_parameter_that_has_no_shape_yet_is_no_error() -> None:
     found = described(torch.nn.parameter.UninitializedParameter())
     assert found["class"] == "torch.nn.parameter.UninitializedParameter"
-
-
-@pytest.fixture
-def mesh():
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
-
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield init_device_mesh("cpu", (1,), mesh_dim_names=("dp",))
-    dist.destroy_process_group()
 
 
 @deferred

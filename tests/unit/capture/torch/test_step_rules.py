@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import pieces_of
-from row_by_row import for_each
+from support.coded_texts import pieces_of
+from support.row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.step_on import StepOn

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
-from native_and_python import use_python
-from recorded import record, record_steps
+from support.coded_texts import mentions
+from support.native_and_python import use_python
+from support.recorded import record, record_steps
 from torch import nn
 
 from msprobe import log
@@ -241,17 +240,6 @@ def freed() -> torch.Tensor:
 )
 def test_what_has_no_values_is_left_out(make: Callable[[], torch.Tensor]) -> None:
     assert copied(make()) is None
-
-
-@pytest.fixture
-def mesh() -> Iterator[Any]:
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import init_device_mesh
-
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield init_device_mesh("cpu", (1,), mesh_dim_names=("dp",))
-    dist.destroy_process_group()
 
 
 def test_of_distributed_tensors_what_this_rank_holds(mesh: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,16 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from support.recorded import Dump
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d as c10d
 from torch.utils.checkpoint import checkpoint
 
 from msprobe.capture.torch.threads import RecordedThread
 from msprobe.pytorch import PrecisionDebugger
-from tests.recorded import Dump
 
+pytestmark = pytest.mark.usefixtures("group_of_one")
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    store = tmp_path_factory.mktemp("rendezvous") / "store"
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def run_beside(work: Callable[[], Any]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
+from support.coded_texts import raising
+from support.torch_dumps import Dump
 from torch import nn
-from torch_dumps import Dump
 
 from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.errors import InvalidInputError, MsprobeError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from recorded import record
+from support.recorded import record
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from msprobe.capture.torch import private

@@ -6,14 +6,13 @@ What `empty` gives here is NaN (torch fills it so that programs repeat themselve
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from native_and_python import use_python
-from recorded import Dump, record
+from support.native_and_python import use_python
+from support.recorded import Dump, record
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from msprobe.capture import native
@@ -21,6 +20,7 @@ from msprobe.capture.torch import recorder
 from msprobe.capture.torch.statistics import TensorStatistics
 from msprobe.diagnose import compare_runs
 
+pytestmark = pytest.mark.usefixtures("known_memory")
 Tensor = torch.Tensor
 SIZE = 4096
 
@@ -44,13 +44,6 @@ class Filled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gradients[0]
-
-
-@pytest.fixture(autouse=True)
-def known_memory() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture(params=["native", "python", "late"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from row_by_row import for_each
+from support.row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.torch import gradients

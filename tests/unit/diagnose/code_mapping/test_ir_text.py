@@ -7,11 +7,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from coded_texts import raising
-from graph_dumps import BUILT, DUMPED, FORWARD_LINES, TRAINING, program_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.coded_texts import raising
+from support.graph_dumps import BUILT, DUMPED, FORWARD_LINES, TRAINING, program_line
+from support.row_by_row import for_each
 
 from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir
 from msprobe.errors import InvalidInputError, PathError

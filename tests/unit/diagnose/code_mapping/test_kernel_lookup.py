@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from graph_dumps import BACKWARD_LINES, BUILT, DUMPED, FORWARD_LINES, LOOP_LINES, program_line
 from hypothesis import given
 from hypothesis import strategies as st
+from support.graph_dumps import BACKWARD_LINES, BUILT, DUMPED, FORWARD_LINES, LOOP_LINES, program_line
 
 from msprobe.diagnose.code_mapping.code_stacks import EMPTY, CodeStacks
 from msprobe.diagnose.code_mapping.ir_text import IrGraph, read_ir

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import tensor, write_part
-from row_by_row import for_each
+from support.hand_made import tensor, write_part
+from support.row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import (

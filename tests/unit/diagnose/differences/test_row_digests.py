@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_made import row_of
+from support.rows_made import row_of
 
 from msprobe.diagnose.differences.row_digests import RowDigests
 from msprobe.store.rows import TensorRow

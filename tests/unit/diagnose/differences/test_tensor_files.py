@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from growth import most_bytes_in
-from row_by_row import for_each
+from support.growth import most_bytes_in
+from support.row_by_row import for_each
 
 from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
 from msprobe.diagnose.differences.tensor_pass import compare_tensors, digest_of

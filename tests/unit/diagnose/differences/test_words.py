@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import write_part
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.hand_made import write_part
+from support.row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose.differences.records import Comparer, Difference

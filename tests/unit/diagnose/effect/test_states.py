@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 from unit.diagnose.comparing import agrees, first, told
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
 

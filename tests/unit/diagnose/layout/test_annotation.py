@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.diagnose.layout.annotation import Annotation, moved, read_annotations
 from msprobe.diagnose.layout.placements import REPLICATE, Placement

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import names_of
+from support.coded_texts import names_of
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coded_texts import mentions, names_of, raising
+from support.coded_texts import mentions, names_of, raising
 from unit.diagnose.comparing import first
 from unit.diagnose.dumps import Recording, Value, drawn
 

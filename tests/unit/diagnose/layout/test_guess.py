@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 from unit.diagnose.dumps import drawn
 from unit.diagnose.layout.made import blocks
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rows_made import apart as between_rows
-from rows_made import row_of
+from support.rows_made import apart as between_rows
+from support.rows_made import row_of
 
 _COUNT = 4096
 _VALUES = np.random.default_rng(0).standard_normal(_COUNT)

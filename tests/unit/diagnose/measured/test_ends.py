@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from rows_made import RowsOfArrays, call_of
+from support.rows_made import RowsOfArrays, call_of
 
 from msprobe.diagnose.measured.ends import apart_at_ends
 from msprobe.diagnose.measured.own_arguments import OneCall

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from rows_made import RowsOfArrays, call_of
+from support.rows_made import RowsOfArrays, call_of
 
 from msprobe.diagnose.measured.kept import KeptSize, kept_size
 from msprobe.diagnose.measured.own_arguments import OneCall

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rows_made import RowsOfArrays, call_of
+from support.rows_made import RowsOfArrays, call_of
 
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.members import members

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rows_made import apart, row_of
+from support.rows_made import apart, row_of
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.measured import scales

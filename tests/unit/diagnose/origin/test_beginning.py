@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import pieces_of
-from row_by_row import for_each
+from support.coded_texts import pieces_of
+from support.row_by_row import for_each
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value, rounded
 from unit.diagnose.test_mistakes_under_noise import low

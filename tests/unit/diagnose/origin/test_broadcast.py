@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 from unit.diagnose.comparing import agrees, told
 from unit.diagnose.dumps import Recording
 from unit.diagnose.recorded import Program, of_programs, tensor

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import torch
-from recorded import record
+from support.recorded import record
 from torch.nn import functional
 
 from msprobe.diagnose import compare_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 from unit.diagnose.real_pairs import Training, compare_trainings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import write_part
+from support.hand_made import write_part
 
 from msprobe.diagnose.runs import compare_runs
 

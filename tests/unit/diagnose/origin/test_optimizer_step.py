@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions
+from support.coded_texts import mentions
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.training import Plan
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import mentions, pieces_of
+from support.coded_texts import mentions, pieces_of
 from unit.diagnose.comparing import agrees, compare, edited, first, told
 from unit.diagnose.dumps import Recording, Value, drawn, rounded
 from unit.diagnose.training import WIDTH, WORDS, Plan

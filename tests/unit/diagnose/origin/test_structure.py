@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import names_of, pieces_of
+from support.coded_texts import names_of, pieces_of
 from unit.diagnose.comparing import agrees, first, told
 from unit.diagnose.dumps import Recording, Value
 from unit.diagnose.training import Plan, train

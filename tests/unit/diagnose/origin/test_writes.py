@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.dumps import Recording, Value, drawn

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checked import call, module, some, write
-from hand_made import tensor
+from support.checked import call, module, some, write
+from support.hand_made import tensor
 from unit.diagnose.comparing import compare, edited, first, told
 from unit.diagnose.training import Plan
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import call, write_part
+from support.hand_made import call, write_part
 
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.pairing.translation import translate

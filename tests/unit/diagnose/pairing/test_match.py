@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hand_made import call, tensor, write_part
+from support.hand_made import call, tensor, write_part
 from unit.diagnose.dumps import Recording, Value, drawn
 from unit.diagnose.training import Plan, train
 

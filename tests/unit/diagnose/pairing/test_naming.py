@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import names_of
-from hand_made import write_part
+from support.coded_texts import names_of
+from support.hand_made import write_part
 from unit.diagnose.comparing import compare, first, told
 from unit.diagnose.training import Plan, train
 

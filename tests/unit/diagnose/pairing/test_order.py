@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hand_made import call, tensor, write_part
+from support.hand_made import call, tensor, write_part
 
 from msprobe.diagnose.pairing.match import pair
 from msprobe.diagnose.pairing.order import in_order

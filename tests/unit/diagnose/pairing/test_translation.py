@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hand_made import backward, call, write_part
+from support.hand_made import backward, call, write_part
 
 from msprobe.compare.name_table import layer_name, operation_in_torch
 from msprobe.diagnose.differences.records import Difference

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.steps.argument_names import _NAMES, argument_name

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import tensor, write_part
-from row_by_row import for_each
+from support.hand_made import tensor, write_part
+from support.row_by_row import for_each
 
 from msprobe.compare.entry_names import read_name
 from msprobe.diagnose.differences.records import Comparer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.diagnose.steps.public_functions import public_function
 

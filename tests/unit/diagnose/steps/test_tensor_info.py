@@ -7,7 +7,7 @@ import math
 import pickle
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.diagnose.steps.tensor_info import (
     Known,

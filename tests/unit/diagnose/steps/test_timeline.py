@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import backward, call, tensor, write_part
+from support.hand_made import backward, call, tensor, write_part
 from unit.diagnose.training import Plan, train
 
 from msprobe.diagnose.steps.timeline import Event, Timeline, flatten, is_tensor

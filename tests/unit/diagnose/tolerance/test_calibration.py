@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.training import Plan, train
 

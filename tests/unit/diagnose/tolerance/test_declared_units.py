@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.diagnose.tolerance.declared_units import SEVEN_BITS, TEN_BITS, Multiplication, declared_unit
 from msprobe.diagnose.verdict.precision_words import precision_in_words

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.diagnose import compare_runs

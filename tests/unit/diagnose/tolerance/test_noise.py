@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.compare.entry_names import read_name

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 import msprobe.diagnose
 from msprobe.diagnose import operators

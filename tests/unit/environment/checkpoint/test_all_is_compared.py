@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from coded_texts import mentions
-from command_line import call
 from safetensors.torch import save_file
+from support.checkpoints import compared
+from support.coded_texts import mentions
+from support.command_line import call
 from torch import nn
-
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 
 State = dict[str, Any]
 
@@ -29,10 +28,6 @@ def trained(seed: int = 0) -> State:
     optimizer.step()
     average = {name: 0.9 * one for name, one in model.state_dict().items()}
     return {"model": model.state_dict(), "opt": optimizer.state_dict(), "ema": average, "epoch": 3}
-
-
-def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
-    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
 def saved(path: Path, state: Any) -> Path:

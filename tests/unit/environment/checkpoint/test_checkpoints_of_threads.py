@@ -6,34 +6,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
-
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
-
-State = dict[str, Any]
+from support.checkpoints import State, states_compared, trained_states
 
 
 def trained() -> State:
     """What a training saves: model, average, optimizer, schedule, scaler."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
-    for _ in range(3):
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).square().sum().backward()
-        optimizer.step()
-        schedule.step()
-    average = {name: 0.9 * one for name, one in model.state_dict().items()}
+    weights, optimizer, schedule, average = trained_states()
     return {
-        "model": dict(model.state_dict()),
+        "model": weights,
         "state_dict_ema": average,
-        "optimizer_state_dict": optimizer.state_dict(),
-        "scheduler": schedule.state_dict(),
+        "optimizer_state_dict": optimizer,
+        "scheduler": schedule,
         "scaler": {"scale": 65536.0, "growth_factor": 2.0, "_growth_tracker": 3},
         "epoch": 3,
     }
@@ -100,17 +86,11 @@ EQUAL: dict[str, Callable[[State], None]] = {
 }
 
 
-def compared(folder: Path, first: State, second: State) -> CheckpointComparison:
-    torch.save(first, folder / "a.pt")
-    torch.save(second, folder / "b.pt")
-    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
-
-
 @pytest.mark.parametrize("name", EQUAL)
 def test_what_is_called_otherwise_is_equal(tmp_path: Path, name: str) -> None:
     first, second = trained(), copy.deepcopy(trained())
     EQUAL[name](second)
-    found = compared(tmp_path, first, second)
+    found = states_compared(tmp_path, first, second)
     assert not found.differs, [(row.name, row.kind) for row in found.rows if row.kind != "equal"]
     assert found.coverage.is_complete, found.coverage
 
@@ -187,7 +167,7 @@ def test_what_a_resumed_training_lost_is_named(tmp_path: Path, name: str) -> Non
     change, word = APART[name]
     first, second = trained(), copy.deepcopy(trained())
     change(second)
-    found = compared(tmp_path, first, second)
+    found = states_compared(tmp_path, first, second)
     apart = [row.name for row in found.rows if row.kind != "equal"]
     assert found.differs
     assert apart
@@ -232,7 +212,7 @@ def test_what_one_side_does_not_have_is_named(tmp_path: Path, name: str, swapped
     change, word = MISSING[name]
     first, second = trained(), copy.deepcopy(trained())
     change(second)
-    found = compared(tmp_path, *((second, first) if swapped else (first, second)))
+    found = states_compared(tmp_path, *((second, first) if swapped else (first, second)))
     named = [row.name for row in found.rows if row.kind != "equal"] + [one.what for one in found.coverage.not_read]
     assert named
     assert any(word in one for one in named), named
@@ -247,6 +227,6 @@ def test_a_tied_head_that_was_saved_twice_counts_once(tmp_path: Path, change: fl
     tied = {"model": {"embed.weight": table, "body.weight": torch.randn(4, 4), "lm_head.weight": table}}
     copied = {"model": {name: one.clone() for name, one in tied["model"].items()}}
     copied["model"]["lm_head.weight"][3, 1] += change
-    found = compared(tmp_path, tied, copied)
+    found = states_compared(tmp_path, tied, copied)
     assert found.differs is differs
     assert all("lm_head" in row.name for row in found.rows if row.kind != "equal")

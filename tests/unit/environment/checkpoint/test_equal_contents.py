@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from support.checkpoints import states_compared
 from torch import nn
 
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
 from msprobe.messages import said
 
 
@@ -40,12 +40,6 @@ def tied() -> dict[str, Any]:
     return {"model": dict(model.state_dict()), "optimizer": optimizer.state_dict()}
 
 
-def compared(folder: Path, first: Any, second: Any) -> CheckpointComparison:
-    torch.save(first, folder / "a.pt")
-    torch.save(second, folder / "b.pt")
-    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
-
-
 def cloned(model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: one.clone() for name, one in model.items()}
 
@@ -65,7 +59,7 @@ def last_first(model: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("saved_as", [cloned, without_head, in_alphabetical_order, last_first])
 def test_one_state_saved_in_two_ways_is_equal(tmp_path: Path, saved_as: Any) -> None:
     state = tied()
-    found = compared(tmp_path, state, {**state, "model": saved_as(state["model"])})
+    found = states_compared(tmp_path, state, {**state, "model": saved_as(state["model"])})
     assert set(found.counts) == {"equal"}
     assert found.coverage.is_complete
     assert sum(row.section == "optimizer" for row in found.rows) > 20
@@ -75,7 +69,7 @@ def test_one_state_saved_in_two_ways_is_equal(tmp_path: Path, saved_as: Any) -> 
 def test_the_one_true_difference_is_the_one_that_is_named(tmp_path: Path, saved_as: Any) -> None:
     state, other = tied(), tied()
     other["optimizer"]["state"][0]["exp_avg_sq"].mul_(3)
-    found = compared(tmp_path, state, {**other, "model": saved_as(other["model"])})
+    found = states_compared(tmp_path, state, {**other, "model": saved_as(other["model"])})
     assert [(row.kind, row.name) for row in found.rows if row.kind != "equal"] == [("scaled", "emb.weight.exp_avg_sq")]
 
 
@@ -83,14 +77,14 @@ def test_a_head_that_was_tied_and_has_its_own_values_is_a_difference(tmp_path: P
     state, other = tied(), tied()
     other["model"] = cloned(other["model"])
     other["model"]["head.weight"][0, 0] += 1
-    found = compared(tmp_path, state, other)
+    found = states_compared(tmp_path, state, other)
     assert "head.weight" in [row.name for row in found.rows if row.kind == "changed"]
 
 
 def test_layers_that_begin_alike_are_no_copies_of_each_other(tmp_path: Path) -> None:
     weight = torch.randn(4, 4)
     state = {f"layers.{number}.weight": weight.clone() for number in range(3)}
-    found = compared(tmp_path, state, {name: one for name, one in state.items() if name != "layers.2.weight"})
+    found = states_compared(tmp_path, state, {name: one for name, one in state.items() if name != "layers.2.weight"})
     assert found.counts == {"missing": 1, "equal": 2}
 
 
@@ -102,7 +96,7 @@ def norms(count: int) -> dict[str, torch.Tensor]:
 def test_two_exchanged_norms_are_named_as_exchanged(tmp_path: Path) -> None:
     state = norms(3)
     other = {**state, "0.ln.weight": state["1.ln.weight"], "1.ln.weight": state["0.ln.weight"]}
-    found = compared(tmp_path, state, other)
+    found = states_compared(tmp_path, state, other)
     assert found.counts == {"exchanged": 2, "equal": 1}
     details = {row.name: row.detail for row in found.of("exchanged")}
     assert "1.ln.weight" in details["0.ln.weight"]
@@ -113,12 +107,12 @@ def test_layers_in_another_order_are_a_circle_of_exchanges(tmp_path: Path) -> No
     state = norms(4)
     names = list(state)
     other = {name: state[names[(at + 1) % 4]] for at, name in enumerate(names)}
-    assert compared(tmp_path, state, other).counts == {"exchanged": 4}
+    assert states_compared(tmp_path, state, other).counts == {"exchanged": 4}
 
 
 def test_one_that_was_written_over_is_changed_and_has_its_source(tmp_path: Path) -> None:
     state = norms(3)
-    found = compared(tmp_path, state, {**state, "0.ln.weight": state["2.ln.weight"].clone()})
+    found = states_compared(tmp_path, state, {**state, "0.ln.weight": state["2.ln.weight"].clone()})
     (row,) = found.of("changed")
     assert (row.name, "2.ln.weight" in row.detail) == ("0.ln.weight", True)
 
@@ -127,7 +121,7 @@ def test_exchanged_states_of_an_optimizer_are_named(tmp_path: Path) -> None:
     state, other = tied(), tied()
     states = other["optimizer"]["state"]
     states[1]["exp_avg"], states[3]["exp_avg"] = states[3]["exp_avg"], states[1]["exp_avg"]
-    found = compared(tmp_path, state, other)
+    found = states_compared(tmp_path, state, other)
     assert sorted(row.name for row in found.of("exchanged")) == ["layers.0.weight.exp_avg", "layers.1.weight.exp_avg"]
 
 
@@ -158,7 +152,7 @@ def begins_the_average_anew(saved: dict[str, Any]) -> None:
     ids=["weights are the average", "the average is the weights"],
 )
 def test_weights_and_their_average_that_were_mixed_up_are_named(tmp_path: Path, change: Any, at: str, has: str) -> None:
-    found = compared(tmp_path, averaged(), averaged(change))
+    found = states_compared(tmp_path, averaged(), averaged(change))
     rows = {row.name: row for row in found.rows if row.kind != "equal"}
     assert rows
     for name, row in rows.items():
@@ -169,5 +163,5 @@ def test_weights_and_their_average_that_were_mixed_up_are_named(tmp_path: Path, 
 
 def test_a_single_number_is_not_that_of_another_place(tmp_path: Path) -> None:
     changed = averaged(lambda saved: saved["scaler"].update(scale=torch.tensor(1.0)))
-    (row,) = [one for one in compared(tmp_path, averaged(), changed).rows if one.kind != "equal"]
+    (row,) = [one for one in states_compared(tmp_path, averaged(), changed).rows if one.kind != "equal"]
     assert "has here what" not in row.detail

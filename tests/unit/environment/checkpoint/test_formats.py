@@ -12,21 +12,18 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from coded_texts import raising
 from safetensors.torch import save_file
+from support.checkpoints import compared
+from support.coded_texts import raising
 
 from msprobe.engine import Workers
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.errors import InvalidInputError, PathError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 TYPES += (torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2)
-
-
-def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
-    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
 def weights(seed: int = 0) -> dict[str, torch.Tensor]:

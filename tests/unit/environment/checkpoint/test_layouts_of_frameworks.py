@@ -13,26 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from support.checkpoints import State, states_compared, trained_states
 
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
-
-State = dict[str, Any]
-
-
-def trained() -> tuple[State, State, State, State]:
-    """Weights, optimizer, schedule and averages of a training."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
-    for _ in range(3):
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).square().sum().backward()
-        optimizer.step()
-        schedule.step()
-    average = {name: 0.9 * one for name, one in model.state_dict().items()}
-    return dict(model.state_dict()), optimizer.state_dict(), schedule.state_dict(), average
+from msprobe.environment.checkpoint.comparison import CheckpointComparison
 
 
 def lightning(weights: State, optimizer: State, schedule: State, average: State) -> State:
@@ -165,12 +148,6 @@ def lacking(state: Any, path: tuple[Any, ...]) -> Any:
     return {name: one for name, one in state.items() if name != key}
 
 
-def compared(folder: Path, first: State, second: State) -> CheckpointComparison:
-    torch.save(first, folder / "a.pt")
-    torch.save(second, folder / "b.pt")
-    return compare_checkpoints(CheckpointRequest(str(folder / "a.pt"), str(folder / "b.pt")))
-
-
 def is_said(found: CheckpointComparison, key: str = "") -> bool:
     """Whether a reader learns of it: by the status, or by a note with its name."""
     return found.coverage.status(found.differs) != 0 or any(key in note for note in found.notes)
@@ -178,34 +155,36 @@ def is_said(found: CheckpointComparison, key: str = "") -> bool:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_is_equal_and_all_of_it_is_compared(tmp_path: Path, name: str) -> None:
-    state = FILES[name](*trained())
-    found = compared(tmp_path, state, copy.deepcopy(state))
+    state = FILES[name](*trained_states())
+    found = states_compared(tmp_path, state, copy.deepcopy(state))
     assert (found.differs, found.coverage.not_read) == (False, ())
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_number_that_differs_passes_in_silence(tmp_path: Path, name: str) -> None:
     """Of single values a note says which differ; the numbers of parameters in groups are names and no values."""
-    state = FILES[name](*trained())
+    state = FILES[name](*trained_states())
     places = [path for path in leaves(state) if "params" not in path]
-    silent = [path for path in places if not is_said(compared(tmp_path, state, changed(state, path)), str(path[-1]))]
+    silent = [
+        path for path in places if not is_said(states_compared(tmp_path, state, changed(state, path)), str(path[-1]))
+    ]
     assert not silent
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("name", FILES)
 def test_no_part_that_is_missing_passes_in_silence(tmp_path: Path, name: str, swapped: bool) -> None:
-    state = FILES[name](*trained())
+    state = FILES[name](*trained_states())
     silent = []
     for key in state:
         sides = (state, lacking(state, (key,)))
-        if not is_said(compared(tmp_path, *(sides[::-1] if swapped else sides)), key):
+        if not is_said(states_compared(tmp_path, *(sides[::-1] if swapped else sides)), key):
             silent.append(key)
     assert not silent
 
 
 def test_a_scaler_is_known_by_what_it_holds(tmp_path: Path) -> None:
-    state = lightning(*trained())
-    found = compared(tmp_path, state, lacking(state, ("MixedPrecision",)))
+    state = lightning(*trained_states())
+    found = states_compared(tmp_path, state, lacking(state, ("MixedPrecision",)))
     assert found.differs
     assert all("MixedPrecision" in row.name for row in found.rows if row.kind != "equal")

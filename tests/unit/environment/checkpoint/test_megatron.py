@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import raising
-from megatron_made import dense, save, shard, with_experts
+from support.checkpoints import compared
+from support.coded_texts import raising
+from support.megatron_made import dense, save, shard, with_experts
 
-from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints
+from msprobe.environment.checkpoint.comparison import CheckpointComparison
 from msprobe.errors import InvalidInputError, PathError
 from msprobe.messages import said
-
-
-def compared(first: Path, second: Path, **options: Any) -> CheckpointComparison:
-    return compare_checkpoints(CheckpointRequest(str(first), str(second), **options))
 
 
 def assert_same(found: CheckpointComparison, count: int) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from coded_texts import mentions
-from megatron_made import dense, save
+from support.coded_texts import mentions
+from support.megatron_made import dense, save
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from msprobe.environment.checkpoint.comparison import CheckpointComparison, CheckpointRequest, compare_checkpoints

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
-from packs import statistics, write_pack
+from support.coded_texts import mentions, raising
+from support.packs import statistics, write_pack
 
 from msprobe.environment.configuration.comparison import ConfigurationComparison, Options, compare_packs, open_packs
 from msprobe.environment.configuration.differences import DifferenceSheet

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.environment.configuration.environment_variables import collected, compare
 from msprobe.environment.configuration.secrets import redacted_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import raising
+from support.coded_texts import raising
 
 from msprobe.environment.configuration import pack as packs
 from msprobe.environment.configuration.pack import Pack, PackPlace, PackWriter, as_json

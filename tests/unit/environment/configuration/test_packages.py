@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.environment.configuration.packages import as_text, canonical, collected, compare, git_commit
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.environment.hyperparameters.comparison import ParameterDifference, compare
 from msprobe.environment.hyperparameters.effects import effect_of

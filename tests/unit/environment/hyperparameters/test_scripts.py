@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_by_row import for_each
+from support.row_by_row import for_each
 
 from msprobe.environment.hyperparameters.launch import hyperparameters
 from msprobe.environment.hyperparameters.shell.expansion import Variables, fields

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 
 from msprobe.environment.hyperparameters.reading import NotAListError, UnknownSourceError, read, read_sources
 from msprobe.errors import InvalidInputError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from forked import run
+from support.coded_texts import mentions
+from support.forked import run
 from torch import nn
 from unit.monitor.torch.monitored import make, monitored, train_m, way
 

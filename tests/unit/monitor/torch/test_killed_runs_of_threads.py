@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import forked
 import pytest
-from command_line import call
+from support import forked
+from support.command_line import call
 
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.whole_runs import recorded_steps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 from unit.monitor.torch.monitored import Attach, Measured, monitored, number
 

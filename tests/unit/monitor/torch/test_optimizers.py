@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 from torch.optim import optimizer as every
 from unit.monitor.torch import monitored as shared

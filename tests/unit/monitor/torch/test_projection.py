@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import forked
 import pytest
 import torch
+from support import forked
 
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter

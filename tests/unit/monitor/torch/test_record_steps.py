@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
-from command_line import call
-from forked import run
+from support.coded_texts import mentions
+from support.command_line import call
+from support.forked import run
 from torch import nn
 from unit.monitor.torch.monitored import monitored, train_m
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import probed
 import pytest
 import torch
+from support import probed
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger

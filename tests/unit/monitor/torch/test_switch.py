@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from unit.monitor.torch.monitored import Measured, ModelM, assert_nothing_attached, attached, make
 
 from msprobe.monitor.torch.trainer import TrainerMon

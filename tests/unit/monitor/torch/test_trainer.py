@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 from torch import nn
 from unit.monitor.torch import monitored as shared
 from unit.monitor.torch.monitored import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions, raising
+from support.coded_texts import mentions, raising
 from unit.monitor.torch.monitored import PARAMETERS, ModelM
 
 from msprobe.core.monitor_v2.trainer import TrainerMonitorV2

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coded_texts import mentions, raising
-from tls_keys import made_keys, openssl
+from support.coded_texts import mentions, raising
+from support.tls_keys import made_keys, openssl
 
 from msprobe.errors import InvalidInputError, NotAvailableError, PathError
 from msprobe.precheck.online import frames, life, shared_folder

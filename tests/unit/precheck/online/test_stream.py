@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from coded_texts import mentions
+from support.coded_texts import mentions
 from torch import nn
 
 from msprobe.errors import NotAvailableError

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import dump_folder
 import pytest
 import torch
 from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
+from support import dump_folder
 
 
 class Dump(dump_folder.Dump):
@@ -49,15 +48,6 @@ class Recorder(dump_folder.Recorder):
 
     debugger = PrecisionDebugger
     dumps = Dump
-
-    def __call__(self, **settings: Any) -> PrecisionDebugger:
-        made: PrecisionDebugger = super().__call__(**settings)
-        return made
-
-    def end(self) -> Dump:
-        """The program ends."""
-        found: Dump = super().end()
-        return found
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import dump_folder
 import mindspore as ms
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from mindspore import mint, nn, ops
 
 from msprobe.capture.mindspore import graph, kernels
 from msprobe.mindspore import PrecisionDebugger
+from support import dump_folder
 
 WHY = "MindSpore is not installed here; `make test-mindspore` runs these"
 
@@ -94,15 +94,6 @@ class Recorder(dump_folder.Recorder):
 
     debugger = PrecisionDebugger
     dumps = Dump
-
-    def __call__(self, **settings: Any) -> PrecisionDebugger:
-        made: PrecisionDebugger = super().__call__(**settings)
-        return made
-
-    def end(self) -> Dump:
-        """The program ends."""
-        found: Dump = super().end()
-        return found
 
 
 @pytest.fixture

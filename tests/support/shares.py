@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 
 #: One row of so many runs for each change. The slowest files of `make cpu-times`.
 ONE_OF: Mapping[str, int] = {

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hand_made import tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
 from msprobe.diagnose.findings import Finding
+from support.hand_made import tensor, write_part
 
 
 def some(seed: int, *shape: int, scale: float = 1.0, **more: Any) -> dict[str, Any]:

@@ -9,15 +9,16 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import acl_files
 import numpy as np
-from command_line import call as commanded
-from graph_dumps import BUILT, make_dump
-from hand_made import TOY, backward, call, tensor, write_part
-from packs import PUBLISHED
 from unit.monitor.runs import STARTED, begun, metrics, row, write_run
 
-PUBLISHED_CHECKS = Path(__file__).parent / "unit" / "precheck" / "files_of_8_1_1"
+from support import acl_files
+from support.command_line import call as commanded
+from support.graph_dumps import BUILT, make_dump
+from support.hand_made import TOY, backward, call, tensor, write_part
+from support.packs import PUBLISHED
+
+PUBLISHED_CHECKS = Path(__file__).parents[1] / "unit" / "precheck" / "files_of_8_1_1"
 _STACK = {
     "Torch.div.0.forward": [
         "File /train.py, line 15, in step, \n h = torch.div(h, z)",
@@ -352,7 +353,7 @@ def _logs(folder: Path) -> dict[str, Path]:
         rows = [{"id": place, "token_ids": [3, token], "log_probs": [-1.0, -2.0 - further]} for place in range(2)]
         return _write(folder / name, "".join(json.dumps(one) + "\n" for one in rows))
 
-    with zipfile.ZipFile(Path(__file__).parent / "data" / "rollout" / "engine.zip") as archive:
+    with zipfile.ZipFile(Path(__file__).parents[1] / "data" / "rollout" / "engine.zip") as archive:
         archive.extractall(folder / "rollout")
     return {
         "roll": folder / "rollout" / "roll",
@@ -393,7 +394,8 @@ def _made(folder: Path) -> dict[str, Path]:
 
 def _gradients(folder: Path) -> dict[str, Path]:
     import torch
-    from probed import Weights, probing, step
+
+    from support.probed import Weights, probing, step
 
     for name, signs in (("gradients_a", (1.0, 1.0)), ("gradients_b", (1.0, -1.0))):
         model = Weights(p0=(4,), p1=(4,))

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import Completed, call
 
 from msprobe.coverage import Coverage
 from msprobe.errors import MsprobeError
+from support.command_line import Completed, call
 
 Seen = dict[str, object]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msprobe.environment.configuration.pack import PackWriter, as_json
 
-PUBLISHED = Path(__file__).parent / "data" / "config_check"
+PUBLISHED = Path(__file__).parents[1] / "data" / "config_check"
 VERSIONS = ("8.1.1", "26.2.0")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DATA = Path(__file__).parent / "data" / "code_mapping"
+DATA = Path(__file__).parents[1] / "data" / "code_mapping"
 # What MS_DEV_SAVE_GRAPHS leaves, and what the dump itself leaves: the numbers of kernels differ.
 BUILT = DATA / "graphs"
 DUMPED = DATA / "dump_graphs"

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from recorded import record_steps
 from torch import nn
+
+from support.recorded import record_steps
 
 
 class Attention(nn.Module):

@@ -10,7 +10,7 @@ from typing import Any
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import open_dump
 
-TOY = Path(__file__).parent / "data" / "compare_ms_toy"
+TOY = Path(__file__).parents[1] / "data" / "compare_ms_toy"
 
 
 def tensor(*shape: int, dtype: str = "torch.float32", value: float = 1.0, **more: Any) -> dict[str, Any]:

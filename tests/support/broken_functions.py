@@ -273,7 +273,7 @@ def every(called: Sequence[str], share: int, first: int = 0) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.modules["broken_functions"] = sys.modules["__main__"]
+    sys.modules["support.broken_functions"] = sys.modules["__main__"]
     setattr(builtins, _QUESTION, _is_broken)
     sys.meta_path.insert(0, _Finder())
     _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

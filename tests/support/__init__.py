@@ -1,0 +1,1 @@
+"""What tests share: dumps that are made, programs that are run, tables whose rows are gone through."""
