@@ -27,9 +27,7 @@ def crossed_steps(operation: str, direction: str, given: Sequence[Deviation], re
     return math.sqrt(crossed) / result.norm
 
 
-def cut_off_otherwise(
-    operation: str, direction: str, forward: Event, given: Sequence[Deviation], unit: float
-) -> float:
+def cut_off_otherwise(operation: str, direction: str, forward: Event, given: Sequence[Deviation], unit: float) -> float:
     """How far the gradients of a call that cuts off what is beyond a limit are apart, over their norm, because its
     largest or smallest element lies at it: rounding decides whether that gets a gradient, and no row says how many such
     elements there are. 1 then, else 0. ``given``: what arrives, then the arguments of the forward call. ``unit``: of

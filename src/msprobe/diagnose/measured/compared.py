@@ -52,5 +52,5 @@ def terms_of_relative_entropy(operation: str, forward: Event, given: Sequence[De
     # Of logarithms of probabilities, these themselves have at most the norm of rows with one 1.
     norm = math.sqrt(logarithms.count / shape[-1]) if taken.get("input.log_target") is True else target.norm
     terms = logarithms.norm * norm / math.sqrt(max(logarithms.count, 1))
-    reduction = taken.get("input.reduction", "mean")
-    return terms / {"mean": max(logarithms.count, 1), "batchmean": shape[0]}.get(str(reduction), 1)
+    counted_once: dict[str, int] = {"mean": max(logarithms.count, 1), "batchmean": shape[0]}
+    return float(terms / counted_once.get(str(taken.get("input.reduction", "mean")), 1))

@@ -399,7 +399,7 @@ def _result(
     difference: float,
 ) -> MeasuredResult:
     """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``forward``: the
-    call itself, or the one that it goes back through. ``difference``: the norm of that of two tensors which it compares.
+    call itself, or the one that it goes back through. ``difference``: the norm of that of the tensors it compares.
     """
     scale = scales.result_scale(name, direction, made, floating, _place_of(slot))
     if direction == "forward":

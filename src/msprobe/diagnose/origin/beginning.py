@@ -32,6 +32,8 @@ _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
 _MOST_CALLS = 400
 #: So many times as far apart as all before: no growth of rounding, which is some times from call to call.
 _BY_FAR = 64.0
+#: Calls that compute the same otherwise make so many times of what is before them, or of a unit.
+_MADE_OTHERWISE = 8.0
 _REVERSED = operators.MOVES | operators.CASTS | operators.FACTORS | operators.IDLE
 _DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
 
@@ -46,7 +48,8 @@ def settle_beginnings(scene: Scene) -> None:
     def settle(suspect: Suspect) -> Suspect:
         if computes_otherwise and orders.includes(suspect):
             return replace(suspect, clear=False)  # where all is apart a little, what comes of it is not seen
-        return _with_beginning(_settled(scene, suspect), before)
+        settled = _with_beginning(_settled(scene, suspect), before)
+        return replace(settled, clear=True) if _is_made_otherwise(scene, settled, before) else settled
 
     scene.ledger.revise(settle)
 
@@ -74,6 +77,22 @@ def _with_beginning(suspect: Suspect, before: _FurthestBefore) -> Suspect:
     if suspect.begins or difference is None or suspect.finding.kind not in _FROM_OUTSIDE:
         return suspect
     return replace(suspect, begins=difference.delta > _BY_FAR * before.at(suspect.place) > 0.0)
+
+
+def _is_made_otherwise(scene: Scene, suspect: Suspect, before: _FurthestBefore) -> bool:
+    """True if calls of one side alone make a tensor of a half type that is further apart, by rows, than what they do
+    otherwise makes of all before it: the statistics of such types say little.
+    """
+    difference = suspect.difference
+    if suspect.clear or difference is None or suspect.finding.fact(OneSide) is None:
+        return False
+    judged, sides = suspect.judged, (difference.left, difference.right)
+    unit = units.pair_unit(difference)
+    if judged is None or judged.event.direction != "forward" or unit <= units.FINE or not all(map(is_floating, sides)):
+        return False
+    if numel(difference.left) != numel(difference.right):
+        return False
+    return scene.comparer.rows.between(*sides) > _MADE_OTHERWISE * max(unit, before.at(suspect.place))
 
 
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:
