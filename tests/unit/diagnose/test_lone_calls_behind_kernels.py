@@ -138,3 +138,35 @@ def test_random_numbers_that_one_side_draws(tmp_path: Path, precision: str, is_s
     assert verdict.status in ("diverged", "harmless")
     where = ("Functional.dropout.0.forward", "Tensor.__truediv__.0.forward")[is_swapped]
     assert (first.kind, first.where) == ("structure", where), verdict.findings
+
+
+def critics(precision: str, least: bool) -> Training:
+    """Two critics learn what two others say of the next state: the ``least`` of both, or their mean."""
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    parts = [nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 1)).to(dtype) for _ in range(4)]
+    learns, says = parts[:2], [part.requires_grad_(False) for part in parts[2:]]
+    optimizer = torch.optim.Adam([weight for part in learns for weight in part.parameters()], 3e-4)
+
+    def step(number: int) -> None:
+        states, following = rand(number, 32, 8).to(dtype), rand(number + 1, 32, 8).to(dtype)
+        with torch.autocast("cpu", torch.bfloat16) if precision == "autocast" else contextlib.nullcontext():
+            with torch.no_grad():
+                first, second = (part(following) for part in says)
+                value = torch.minimum(first, second) if least else 0.5 * (first + second)
+                wanted = rand(number + 2, 32) + 0.99 * value[:, 0].float()
+            loss = sum(F.mse_loss(part(states)[:, 0].float(), wanted) for part in learns)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[union-attr]
+        optimizer.step()
+
+    return nn.ModuleList(parts), step
+
+
+@BOTH
+@pytest.mark.parametrize("precision", ["bfloat16", "autocast"])
+def test_calls_that_compute_something_else_are_named(tmp_path: Path, precision: str, is_swapped: bool) -> None:
+    sides = (lambda: critics(precision, least=False)), (lambda: critics(precision, least=True))
+    verdict = compare_behind_device(tmp_path, *(reversed(sides) if is_swapped else sides))
+    assert verdict.status in ("harmless", "diverged")
+    assert verdict.findings[0].name == "replaced-calls"
+    assert "minimum" in str(verdict.findings[0].message)
