@@ -23,7 +23,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import units
+from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.roundings import is_same_number, least, roundings_limit
 
@@ -32,8 +32,6 @@ _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
 _MOST_CALLS = 400
 #: So many times as far apart as all before: no growth of rounding, which is some times from call to call.
 _BY_FAR = 64.0
-#: Calls that compute the same otherwise make so many times of what is before them, or of a unit.
-_MADE_OTHERWISE = 8.0
 _REVERSED = operators.MOVES | operators.CASTS | operators.FACTORS | operators.IDLE
 _DONE_OTHERWISE = frozenset(("structure", "mutation", "loss_scale", "layout"))
 
@@ -87,12 +85,11 @@ def _is_made_otherwise(scene: Scene, suspect: Suspect, before: _FurthestBefore) 
     if suspect.clear or difference is None or suspect.finding.fact(OneSide) is None:
         return False
     judged, sides = suspect.judged, (difference.left, difference.right)
-    unit = units.pair_unit(difference)
-    if judged is None or judged.event.direction != "forward" or unit <= units.FINE or not all(map(is_floating, sides)):
+    if judged is None or judged.event.direction != "forward" or not all(map(is_floating, sides)):
         return False
     if numel(difference.left) != numel(difference.right):
         return False
-    return scene.comparer.rows.between(*sides) > _MADE_OTHERWISE * max(unit, before.at(suspect.place))
+    return tensor.is_made_otherwise(difference, scene.comparer.rows.between(*sides), before.at(suspect.place))
 
 
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:
