@@ -209,6 +209,14 @@ EXPONENTS = frozenset(
 )
 #: Losses that are a difference of logarithms, and whose gradient is one of a probability and 1 where the label is.
 LESS_LABELS = frozenset("cross_entropy binary_cross_entropy_with_logits".split())
+#: They give how far their first two arguments are apart, element by element: what these are off by counts beside that.
+DISTANCES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss pairwise_distance dist".split())
+#: They add up probabilities times a difference of logarithms: that of their own, less their first argument.
+RELATIVE_ENTROPIES = frozenset(("kl_div",))
+#: Whole numbers of what they are given: where it crosses a boundary, the result makes a step of 1.
+STEPS = frozenset("round floor ceil trunc".split())
+#: They cut off what is beyond the limits that these arguments are, by place or by name.
+LIMITED = {"clamp": "1 2 min max", "clamp_min": "1 min", "clamp_max": "1 max", "hardtanh": "1 2 min_val max_val"}
 #: They add logarithms up along the first axis of their first argument, and give exponents of these sums.
 ALONG_PATHS = frozenset(("ctc_loss",))
 #: All elements that they take are in what they give; besides products.

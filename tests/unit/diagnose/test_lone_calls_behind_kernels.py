@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,48 @@ def test_random_numbers_that_one_side_draws(tmp_path: Path, precision: str, is_s
     assert verdict.status in ("diverged", "harmless")
     where = ("Functional.dropout.0.forward", "Tensor.__truediv__.0.forward")[is_swapped]
     assert (first.kind, first.where) == ("structure", where), verdict.findings
+
+
+def critics(precision: str, least: bool, seed: int = 0) -> Training:
+    """Two critics learn what two others say of the next state: the ``least`` of both, or their mean."""
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    acts = nn.Sequential(nn.Linear(6, 48), nn.ReLU(), nn.Linear(48, 4)).to(dtype)
+    learns = [nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 1)).to(dtype) for _ in range(2)]
+    says = [copy.deepcopy(part).requires_grad_(False) for part in learns]
+    optimizer = torch.optim.Adam([weight for part in learns for weight in part.parameters()], 3e-4)
+
+    def step(number: int) -> None:
+        number += seed
+        torch.manual_seed(number)
+        states, following = rand(number, 32, 6).to(dtype), rand(number + 1, 32, 6).to(dtype)
+        taken, rewards = torch.tanh(rand(number + 2, 32, 2).to(dtype)), rand(number + 3, 32)
+        with torch.autocast("cpu", torch.bfloat16) if precision == "autocast" else contextlib.nullcontext():
+            with torch.no_grad():
+                mean, spread = acts(following).float().chunk(2, -1)
+                drawn = mean + spread.exp() * torch.randn(mean.shape)
+                likely = (-0.5 * ((drawn - mean) / spread.exp()).square() - spread).sum(-1)
+                likely = likely - (1.4 - 2.0 * drawn - 2.0 * F.softplus(-2.0 * drawn)).sum(-1)
+                pair = torch.cat([following, torch.tanh(drawn).to(dtype)], -1)
+                first, second = (part(pair) for part in says)
+                value = torch.minimum(first, second) if least else 0.5 * (first + second)
+                wanted = rewards + 0.99 * (value[:, 0].float() - likely)
+            pair = torch.cat([states, taken], -1)
+            loss = sum(F.mse_loss(part(pair)[:, 0].float(), wanted) for part in learns)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[union-attr]
+        optimizer.step()
+
+    return nn.ModuleList([acts, *learns, *says]), step
+
+
+@BOTH
+@pytest.mark.parametrize("seed", [40, 50, 70])
+@pytest.mark.parametrize("precision", ["bfloat16", "autocast"])
+def test_calls_that_compute_something_else_are_named(
+    tmp_path: Path, precision: str, seed: int, is_swapped: bool
+) -> None:
+    sides = (lambda: critics(precision, False, seed)), (lambda: critics(precision, True, seed))
+    verdict = compare_behind_device(tmp_path, *(reversed(sides) if is_swapped else sides))
+    assert verdict.status in ("harmless", "diverged")
+    assert verdict.findings[0].name == "replaced-calls"
+    assert "minimum" in str(verdict.findings[0].message)

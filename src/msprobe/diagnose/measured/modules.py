@@ -34,8 +34,23 @@ _ROUNDED_IN_MODULE = 4.0
 _CANCELLED = {"forward": 1.0, "backward": 2.0}
 #: Of more modules the parameters of the same values are not one: they began alike.
 _MOST_SHARED = 8
+#: What has no more than this share of its norm beside its mean is constant: a mask, or ones.
+_CONSTANT = 0.01
 #: All elements that they take are in what they give.
 _CHOOSE_NOTHING = scales.PRODUCTS | operators.TAKE_ALL_ELEMENTS
+
+
+class _Condition(NamedTuple):
+    """How many times further apart than what there is the results of calls may be that were not recorded. ``scores``:
+    the size of the product of two tensors that modules have given, whose exponent is as many times further apart as it
+    is large. ``mean``: a tensor's norm over what is left of it where its mean is taken off.
+    """
+
+    scores: float = 1.0
+    mean: float = 1.0
+
+
+_NO_CONDITION = _Condition()
 
 
 class _Pass(NamedTuple):
@@ -134,6 +149,9 @@ class _Modules:
         #: By the path of a module, of its last pass back what arrived, and what it took in the forward pass.
         self._factors_of_weight: dict[str, tuple[Deviation, ...]] = {}
         self._places: set[int] = set()
+        #: By the pass around them, the places of what modules have given in the forward pass and none has taken: what
+        #: the calls between them compute of.
+        self._untaken: dict[Event | None, set[int]] = {}
 
     def nodes(self) -> Iterator[Node]:
         """See :func:`module_nodes`."""
@@ -142,6 +160,8 @@ class _Modules:
                 yield self._gradient(event, tensors.outputs)
                 continue
             is_judged = event.direction in ("forward", "backward")
+            if event.direction == "forward":
+                self._untaken.get(event.parent, set()).difference_update(tensors.inputs.places)
             if is_judged:
                 around = self._scope(event.parent, event.direction)
                 yield from self._node(event, tensors.inputs, around, is_taken=True)
@@ -154,6 +174,8 @@ class _Modules:
             self._by_module.setdefault(event.parts.path, _Scope()).take_over(inside)
             self._given.setdefault((event.parent, event.direction), _Scope()).add(self._table, tensors.outputs)
             self._places.update(tensors.outputs.places)
+            if event.direction == "forward":
+                self._untaken.setdefault(event.parent, set()).update(tensors.outputs.places)
 
     def _scope(self, event: Event | None, direction: str) -> _Scope:
         """What there is in a pass: what it takes, its parameters, what the modules in it have given; going back, what
@@ -192,7 +214,8 @@ class _Modules:
                 continue
             operator = "" if is_taken else _operator(event)
             factors = self._factors(event, slot) if operator in scales.PRODUCTS else ()
-            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, factors))
+            condition = _NO_CONDITION if operator else self._condition(event, is_taken)
+            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, factors, condition))
             if operator and event.direction == "forward":
                 results += self._by_itself(event, slot, operator, deviation)
         if not results or (is_taken and scope.is_empty):
@@ -211,6 +234,21 @@ class _Modules:
         ]
         taken = self._floating(self._passes[event].inputs)
         return results_by_itself(slot, calls[0], calls[1], self._table.rows, made, taken, self._unit)
+
+    def _condition(self, event: Event, is_taken: bool) -> _Condition:
+        """How many times further apart than what a pass takes, and modules in it have given, results of calls between
+        them may be. Of what a loss gives back nothing is said: where the backward pass begins, scores are behind it.
+        """
+        around = event.parent if is_taken else event
+        if event.direction == "backward":
+            if around is None and (around, event.direction) not in self._given:
+                return _NO_CONDITION
+            around = self._pairing.candidate.forward_of(around) if around is not None else None
+        given = [self._table.of(place) for place in self._untaken.get(around, ())]
+        taken = self._floating(self._passes[around].inputs) if around in self._passes else []
+        largest = max((tensor.norm / math.sqrt(max(tensor.count, 1)) for tensor in given), default=0.0)
+        means = [tensor.norm / tensor.spread for tensor in (*given, *taken) if tensor.spread > _CONSTANT * tensor.norm]
+        return _Condition(max(largest * largest, 1.0) if math.isfinite(largest) else 1.0, max(means, default=1.0))
 
     def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
         """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what
@@ -243,7 +281,7 @@ class _Modules:
             is_known = self._is_alone and scope.is_known and deviation.is_known
             if not is_known or len(leaves[slot].get("shape") or []) < 2:
                 continue
-            result = _result(slot, deviation, leaves[slot], scope, "backward", operator, factors)
+            result = _result(slot, deviation, leaves[slot], scope, "backward", operator, factors, _NO_CONDITION)
             if factors and self._unit <= SINGLE:
                 # Errors that are the same in all rows, as those of what a norm subtracts, add up.
                 added = scales.summed(operator, "backward", deviation, factors)
@@ -267,13 +305,17 @@ def _result(
     direction: str,
     operator: str,
     factors: Sequence[Deviation],
+    condition: _Condition,
 ) -> MeasuredResult:
     """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any. ``factors``:
-    of a product.
+    of a product. ``condition``: of what lies between.
     """
     is_product = operator in scales.PRODUCTS
     cancelled = 1.0 if is_product else _CANCELLED[direction]
-    given = cancelled * scope.apart
+    # As of attention in one call (scales.scores_of): in most rows one score is far above the others.
+    times = condition.scores if direction == "backward" else math.sqrt(condition.scores)
+    times = max(times, condition.mean)
+    given = cancelled * scope.apart * times
     chooses = (deviation.zeros and operator not in _CHOOSE_NOTHING) or operator in operators.COMPARES_ELEMENTS
     if direction == "backward" and chooses:
         # Some elements were not chosen (a maximum, a limit at zero), or get another slope. Of those about the boundary
@@ -284,7 +326,9 @@ def _result(
     size = max(deviation.norm, scales.norm_of_product(factors[0], factors[1], deviation) if factors else 0.0)
     if size:
         distance, coherent = min(deviation.distance / size, ENDLESS), min(deviation.coherent / size, ENDLESS)
-    last = (leaf.get("shape") or [1])[-1]
+    last = max((leaf.get("shape") or [1])[-1], 1)
+    # Rows are chosen whole, and a score is one of a row: the elements of a row share what comes of it.
+    shared = last if condition.scores > 1.0 or (direction == "backward" and chooses) else 1
     return MeasuredResult(
         slot,
         distance,
@@ -293,8 +337,8 @@ def _result(
         cancelled * scope.coherent,
         deviation.count,
         False,
-        units=1.0 if is_product else math.sqrt(_ROUNDED_IN_MODULE),
+        units=1.0 if is_product else math.sqrt(_ROUNDED_IN_MODULE) * times,
         # What a row is divided by, or multiplied by, is rounded once for all of it.
-        alone=deviation.count if is_product else max(deviation.count // max(last, 1), 1),
-        alike=deviation.alike,
+        alone=deviation.count if is_product else max(deviation.count // last, 1),
+        alike=max(deviation.alike / shared, 1.0),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import numbers
-from msprobe.diagnose.measured import scales
+from msprobe.diagnose.measured import boundaries, compared, scales
 from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
@@ -38,6 +38,9 @@ _LEFT_OVER = 0.5
 _OTHER_NORM = 0.01
 #: They put elements elsewhere, and where depends on the shape of what they are given.
 _MOVES = operators.MOVES - operators.RESHAPES - operators.STORED_OTHERWISE
+
+#: The owner of functions that a program has made itself (``torch.autograd.Function``): what they call comes first.
+_OWN_FUNCTION = "Function"
 
 
 class _Call(NamedTuple):
@@ -109,6 +112,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             node = _node(pairing, calls, table, call, behind_norms)
             if not is_alone and exchanges(pairing, call.event):
                 node = replace(node, excused="ranks")
+        if call.event.parts.owner == _OWN_FUNCTION and made.has(call.outputs):
+            node = replace(node, results=tuple(map(_as_given, node.results)))
         node = replace(node, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
         gradients.add_results(call.event, call.outputs)
@@ -146,6 +151,11 @@ def _modules_around_calls(timeline: Timeline) -> set[str]:
             paths.add(around.parts.path)
             around = around.parent
     return paths
+
+
+def _as_given(result: MeasuredResult) -> MeasuredResult:
+    """A result that a call before gave, which is judged itself."""
+    return replace(result, given=result.distance, given_coherent=result.coherent)
 
 
 def _is_last_again(pairing: Pairing, call: _Call) -> bool:
@@ -251,6 +261,7 @@ def _node_of(
         excused = "condition"
     elif name in operators.CENTRING and scales.size_of_row(name, floating) < _FEW:
         excused = "few elements"
+    difference = compared.norm_of_difference(name, given[-2] if len(given) > 1 else inputs, table)
     results = []
     rows = next(iter(inputs.lengths), 0)
     # Kernels round a number that all elements are multiplied by to their type, or keep it.
@@ -280,7 +291,7 @@ def _node_of(
                 if direction == "forward":
                     result = _result_by_arguments(slot, member, deviation, floating, table)
                 if result is None:
-                    result = _result(name, direction, slot, deviation, floating, unit, over_rows, forward)
+                    result = _result(name, direction, slot, deviation, floating, unit, over_rows, forward, difference)
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
                         # Kernels for CPUs add up the losses of all rows in their own type.
                         result = replace(result, units=max(result.units, math.sqrt(rows / 3.0)))
@@ -388,14 +399,19 @@ def _result(
     unit: float,
     over_rows: bool,
     forward: Event,
+    difference: float,
 ) -> MeasuredResult:
     """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``forward``: the
-    call itself, or the one that it goes back through.
+    call itself, or the one that it goes back through. ``difference``: the norm of that of the tensors it compares.
     """
     scale = scales.result_scale(name, direction, made, floating, _place_of(slot))
+    if direction == "forward":
+        scale = max(scale, compared.terms_of_relative_entropy(name, forward, floating))
     bad_input = False
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
+    given += boundaries.crossed_steps(name, direction, floating, made) ** 2
+    given += boundaries.cut_off_otherwise(name, direction, forward, floating, unit) ** 2
     steepest = scales.steepest(name, direction, floating)
     power, scores = scales.exponent_of(name, forward), scales.scores_of(name, direction, forward, floating)
     query = 1 if direction == "backward" else 0
@@ -405,7 +421,7 @@ def _result(
             continue
         size = scales.argument_scale(name, direction, place, deviation, made, scale, power)
         if place in (query, query + 1):
-            size /= scores.steepness
+            size = compared.size_beside_difference(deviation, difference, size / scores.steepness)
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:

@@ -171,6 +171,10 @@ class Made:
                     self._apart.get(deviation.count, 0.0) + min(deviation.distance, ENDLESS) ** 2
                 )
 
+    def has(self, results: Tensors) -> bool:
+        """True if all of these tensors, bit by bit as their rows say, were made."""
+        return all(place in self._places for place in results.places)
+
     def is_new_in(self, arguments: Tensors) -> bool:
         """True if one of these differs, and was not made."""
         for unit, place in zip(arguments.units, arguments.places, strict=True):

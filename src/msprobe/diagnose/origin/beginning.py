@@ -23,7 +23,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import units
+from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.diagnose.tolerance.roundings import is_same_number, least, roundings_limit
 
@@ -46,7 +46,8 @@ def settle_beginnings(scene: Scene) -> None:
     def settle(suspect: Suspect) -> Suspect:
         if computes_otherwise and orders.includes(suspect):
             return replace(suspect, clear=False)  # where all is apart a little, what comes of it is not seen
-        return _with_beginning(_settled(scene, suspect), before)
+        settled = _with_beginning(_settled(scene, suspect), before)
+        return replace(settled, clear=True) if _is_made_otherwise(scene, settled, before) else settled
 
     scene.ledger.revise(settle)
 
@@ -74,6 +75,21 @@ def _with_beginning(suspect: Suspect, before: _FurthestBefore) -> Suspect:
     if suspect.begins or difference is None or suspect.finding.kind not in _FROM_OUTSIDE:
         return suspect
     return replace(suspect, begins=difference.delta > _BY_FAR * before.at(suspect.place) > 0.0)
+
+
+def _is_made_otherwise(scene: Scene, suspect: Suspect, before: _FurthestBefore) -> bool:
+    """True if calls of one side alone make a tensor of a half type that is further apart, by rows, than what they do
+    otherwise makes of all before it: the statistics of such types say little.
+    """
+    difference = suspect.difference
+    if suspect.clear or difference is None or suspect.finding.fact(OneSide) is None:
+        return False
+    judged, sides = suspect.judged, (difference.left, difference.right)
+    if judged is None or judged.event.direction != "forward" or not all(map(is_floating, sides)):
+        return False
+    if numel(difference.left) != numel(difference.right):
+        return False
+    return tensor.is_made_otherwise(difference, scene.comparer.rows.between(*sides), before.at(suspect.place))
 
 
 def _settled(scene: Scene, suspect: Suspect) -> Suspect:

@@ -26,6 +26,8 @@ _UNITS: dict[DifferenceSource, float] = {
 }
 #: The same of half types by rows: what is rounded to a type once is apart by a third of a unit.
 _UNITS_BY_ROWS: dict[DifferenceSource, float] = {"stored": 1.0, "outside": 2.0}
+#: Calls that compute the same otherwise make so many times of what is before them, or of a unit, in half types.
+_MADE_OTHERWISE = 8.0
 #: A weight after a step from the same gradient and the same state: the step is a dozen elementwise calls.
 _OF_STEP = 8.0
 
@@ -45,6 +47,14 @@ def is_another(
     if own > units.FINE and by_rows > max(_UNITS_BY_ROWS.get(source, math.inf) * own, measured):
         return True
     return difference.delta > max(_UNITS[source] * max(own, unit), measured)
+
+
+def is_made_otherwise(difference: Difference, by_rows: float, before: float) -> bool:
+    """True if calls of one side alone make a tensor of a half type that is further apart, by rows, than the same in
+    other calls makes of rounding. ``before``: how far all before it is apart.
+    """
+    own = units.pair_unit(difference)
+    return own > units.FINE and by_rows > _MADE_OTHERWISE * max(own, before)
 
 
 def is_stepped_otherwise(difference: Difference) -> bool:
