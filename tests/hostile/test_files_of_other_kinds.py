@@ -47,7 +47,14 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-KINDS = [pipe, endless, listening, folder]
+def unwritten(path: Path) -> None:
+    """Three gibibytes by its size, of which not one byte was written."""
+    path.unlink(missing_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(3 << 30)
+
+
+KINDS = [pipe, endless, listening, folder, unwritten]
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -72,7 +79,7 @@ def test_values_of_a_dump(tmp_path: Path, make: Callable[[Path], None]) -> None:
     Called(*words, cwd=tmp_path).demand_quick()
 
 
-@pytest.mark.parametrize("make", [pipe, endless, listening])
+@pytest.mark.parametrize("make", [pipe, endless, listening, unwritten])
 def test_files_of_a_checkpoint(tmp_path: Path, make: Callable[[Path], None]) -> None:
     for name in ("w.pt", "w.safetensors", "w.npz", "w.npy", "w.ckpt", "pytorch_model.bin.index.json", ".metadata"):
         place = tmp_path / name.strip(".")
@@ -83,7 +90,7 @@ def test_files_of_a_checkpoint(tmp_path: Path, make: Callable[[Path], None]) -> 
         Called(*words, cwd=tmp_path).demand_quick()
 
 
-@pytest.mark.parametrize("make", [pipe, endless])
+@pytest.mark.parametrize("make", [pipe, endless, unwritten])
 def test_what_is_given_by_hand(tmp_path: Path, make: Callable[[Path], None]) -> None:
     one = tmp_path / "one.json"
     make(one)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -98,3 +102,69 @@ def test_collections_tell_objects_apart_by_what_they_are_and_keep_none_alive() -
     del one
     gc.collect()
     assert (len(members), len(counts)) == (0, 0)
+
+
+# ---------------------------------------------------------------- signals
+
+
+class TimeIsOverError(Exception):
+    """What a program's handler raises."""
+
+
+class Watch:
+    def over(self, number: int, frame: Any) -> None:
+        raise TimeIsOverError
+
+    def __call__(self, *given: Any) -> None:
+        raise TimeoutError
+
+
+def deeper(number: int, frame: Any) -> None:
+    fails()
+
+
+HANDLERS: dict[str, tuple[Callable[..., Any], type[BaseException]]] = {
+    "method": (Watch().over, TimeIsOverError),
+    "object, an error of the system": (Watch(), TimeoutError),
+    "partial": (functools.partial(Watch.over, None), TimeIsOverError),
+    "what it calls": (deeper, ZeroDivisionError),
+}
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_what_a_signal_handler_raises_while_we_work_is_the_program_s(noted: Noted, handler: None, name: str) -> None:
+    raises, error = HANDLERS[name]
+    signal.signal(signal.SIGUSR1, raises)
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    def file_work() -> None:
+        try:
+            work()
+        except OSError as problem:
+            raise InvalidInputError("no file") from problem
+
+    for ours in (work, file_work):
+        with pytest.raises(error):
+            guard.attempt(ours)
+        with pytest.raises(error):
+            guard.guarded(functools.partial(guard.attempt, ours))()
+    with pytest.raises(error):
+        guard.answers_user(work)()
+    assert noted.faults == []
+
+
+def test_an_error_of_ours_with_a_frame_in_it_is_no_signal(noted: Noted) -> None:
+    def looks_at(number: int, frame: Any) -> None:
+        raise ZeroDivisionError
+
+    assert guard.attempt(looks_at, 10, None) is None
+    assert [type(error) for _, error in noted.faults] == [ZeroDivisionError]

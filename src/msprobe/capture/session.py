@@ -27,7 +27,7 @@ from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorS
 from msprobe.capture.stacks import CallStack, CallStacks
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.guard import name_of, report_to
+from msprobe.guard import name_of, pass_on, report_to
 from msprobe.messages import joined, said
 from msprobe.store import old_runs
 
@@ -611,7 +611,11 @@ class Session:
             return None
 
     def fault(self, what: str, error: BaseException) -> None:
-        """An error of ours while recording ``what``: one line in the log, the details beside the dump."""
+        """An error of ours while recording ``what``: one line in the log, the details beside the dump.
+
+        Raises nothing but what a signal handler of the program has raised while we worked, which is passed on.
+        """
+        pass_on(error)
         try:
             if self.is_of_program(error):
                 return
@@ -625,8 +629,8 @@ class Session:
             if writer is not None and self._faults <= 1000:
                 trace = "".join(traceback.format_exception(error))
                 writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
-        except Exception:
-            return
+        except Exception as second:
+            pass_on(second)
 
 
 def backward_of(parent: Any) -> Any:

@@ -1,7 +1,7 @@
 """Zstandard: Python's own from 3.14 on, else the package ``zstandard``, which is an extra.
 
-A stranger's file says nothing of how much it becomes, so it is unpacked piece by piece within a budget, with a window of
-at most 128 MiB, and to no more than records can be packed from.
+A stranger's file says nothing of how much it becomes, so it is unpacked piece by piece within a budget, with a window
+of at most 128 MiB, and to no more than records can be packed from.
 """
 
 from __future__ import annotations

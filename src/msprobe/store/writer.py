@@ -16,6 +16,7 @@ from pathlib import Path
 from msprobe import __version__, log
 from msprobe.errors import PathError, in_one_line, reason_of
 from msprobe.foreign import zstd
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.paths import create_file, write_atomically
 from msprobe.store import (
@@ -160,6 +161,7 @@ class DumpWriter:
                 self._folder, self._journal = ownership.claim(self._folder, self._existing, self._announce)
                 self._process = os.getpid()
             except (OSError, PathError) as problem:
+                pass_on(problem)
                 self._fail(problem)
                 return False
             return True
@@ -310,6 +312,7 @@ class DumpWriter:
                 with create_file(self._folder / layout.ERROR_FILE, append=not first) as file:
                     file.write(data)
             except (OSError, PathError) as problem:
+                pass_on(problem)
                 self._fail(problem)
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
@@ -328,6 +331,7 @@ class DumpWriter:
                 try:
                     self._write_files(self._journal, final, interrupted)
                 except (OSError, PathError) as problem:
+                    pass_on(problem)
                     self._fail(problem)
             if final:
                 self._close()
