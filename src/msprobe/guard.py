@@ -63,17 +63,38 @@ def pass_on(error: BaseException) -> None:
     For an ``except`` around our code.
     """
     first: BaseException | None = error
+    codes = _codes_of_handlers()
     while first is not None:
         trace = first.__traceback__
         while trace is not None:
-            if _is_handler(trace.tb_frame):
+            if trace.tb_frame.f_code in codes or _is_handler(trace.tb_frame):
                 raise first
             trace = trace.tb_next
         first = first.__cause__
 
 
+def _codes_of_handlers() -> set[types.CodeType]:
+    """What the handlers of signals run, as far as that can be asked."""
+    codes: set[types.CodeType] = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        if not callable(handler) or isinstance(handler, types.BuiltinFunctionType):
+            continue
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        if not isinstance(handler, (types.FunctionType, types.MethodType)):
+            handler = vars(type(handler)).get("__call__")
+        code = getattr(handler, "__code__", None)
+        if isinstance(code, types.CodeType) and not code.co_filename.startswith(_PACKAGE):
+            codes.add(code)
+    return codes
+
+
 def _is_handler(frame: types.FrameType) -> bool:
-    """Whether a frame is that of a signal handler: it was called with a signal and the frame that it interrupted."""
+    """Whether a frame is that of a signal handler: it was called with a signal and the frame that it interrupted.
+
+    For handlers that are no longer set, or that others call.
+    """
     interrupted = frame.f_back
     if interrupted is None or frame.f_code.co_filename.startswith(_PACKAGE):
         return False

@@ -145,3 +145,29 @@ def test_modes_of_the_program_see_what_it_calls_alone(tmp_path: Path, is_made: b
     assert (bare.returncode, done.returncode) == (0, 0), done.stderr
     assert [line for line in done.stdout.splitlines() if "[INFO]" not in line] == bare.stdout.splitlines()
     assert len(list((tmp_path / "dump").glob("step*"))) == 3
+
+
+SWAPS = """
+import torch
+from torch import nn
+
+torch.__future__.set_swap_module_params_on_conversion(True)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+for _ in range(3):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    loss.backward()
+    print(loss.item())
+    del loss
+    model.to(torch.float64)
+    model.to(torch.float32)
+"""
+
+
+def test_parameters_are_swapped_between_steps_as_alone(tmp_path: Path) -> None:
+    """torch refuses to swap a tensor that somebody has a weak reference to."""
+    (tmp_path / "train.py").write_text(SWAPS)
+    bare = forked.run("train.py", cwd=tmp_path)
+    done = forked.run("-m", "msprobe", "run", "--dump-path", str(tmp_path / "dump"), "--", "train.py", cwd=tmp_path)
+    assert (bare.returncode, done.returncode) == (0, 0), done.stderr
+    assert [line for line in done.stdout.splitlines() if "[INFO]" not in line] == bare.stdout.splitlines()

@@ -123,11 +123,24 @@ def deeper(number: int, frame: Any) -> None:
     fails()
 
 
+def walks(number: int, frame: Any) -> None:
+    while frame is not None:
+        frame = frame.f_back
+    raise TimeIsOverError
+
+
+def once(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise TimeIsOverError
+
+
 HANDLERS: dict[str, tuple[Callable[..., Any], type[BaseException]]] = {
     "method": (Watch().over, TimeIsOverError),
     "object, an error of the system": (Watch(), TimeoutError),
     "partial": (functools.partial(Watch.over, None), TimeIsOverError),
     "what it calls": (deeper, ZeroDivisionError),
+    "one that walks through the frames": (walks, TimeIsOverError),
+    "one that is set back": (once, TimeIsOverError),
 }
 
 
@@ -141,7 +154,6 @@ def handler() -> Iterator[None]:
 @pytest.mark.parametrize("name", HANDLERS)
 def test_what_a_signal_handler_raises_while_we_work_is_the_program_s(noted: Noted, handler: None, name: str) -> None:
     raises, error = HANDLERS[name]
-    signal.signal(signal.SIGUSR1, raises)
 
     def work() -> None:
         signal.raise_signal(signal.SIGUSR1)
@@ -153,12 +165,10 @@ def test_what_a_signal_handler_raises_while_we_work_is_the_program_s(noted: Note
             raise InvalidInputError("no file") from problem
 
     for ours in (work, file_work):
-        with pytest.raises(error):
-            guard.attempt(ours)
-        with pytest.raises(error):
-            guard.guarded(functools.partial(guard.attempt, ours))()
-    with pytest.raises(error):
-        guard.answers_user(work)()
+        for called in (ours, guard.guarded(functools.partial(guard.attempt, ours)), guard.answers_user(ours)):
+            signal.signal(signal.SIGUSR1, raises)
+            with pytest.raises(error):
+                guard.attempt(called)
     assert noted.faults == []
 
 
