@@ -291,3 +291,13 @@ def test_values_that_a_stranger_names_are_not_those_of_a_user(tmp_path: Path) ->
     Called(*words, cwd=tmp_path).demand_quick()
     verdict = next((tmp_path / "out").rglob("verdict.json"), None)
     assert verdict is None or json.loads(verdict.read_text())
+
+
+def test_names_with_lone_surrogates_in_a_database_of_graphs(tmp_path: Path) -> None:
+    place = dump(tmp_path / "A", {"Module.a\ud800.Linear.forward.0": record(), CALL: record()}, level="mix").parent
+    chain = {"Module.a\ud800.Linear.forward.0": None, CALL: "Module.a\ud800.Linear.forward.0"}
+    (place / "construct.json").write_text(json.dumps(chain))
+    answer = Called("graph_visualize", "--candidate", tmp_path / "A", "-o", tmp_path / "out", cwd=tmp_path)
+    answer.demand_quick()
+    assert answer.status == 0, answer.text
+    assert list((tmp_path / "out").glob("*.vis.db"))

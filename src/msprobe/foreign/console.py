@@ -86,7 +86,7 @@ def open_missing_streams() -> None:
                 if descriptor != number:
                     os.dup2(descriptor, number)
                     os.close(descriptor)
-                setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+                setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
 def _end_stream(stream: TextIO, problem: OSError) -> None:

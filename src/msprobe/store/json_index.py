@@ -26,7 +26,7 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import zstd
 from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonMember, JsonPlaces
-from msprobe.foreign.json_text import long_numbers
+from msprobe.foreign.json_text import kind_of, long_numbers
 from msprobe.foreign.opening import check_written, open_regular
 from msprobe.messages import said, text_of
 from msprobe.store import layout
@@ -318,4 +318,4 @@ def _extracted(
 
 
 def _kind(value: object) -> str:
-    return said("value-of-type", "null" if value is None else type(value).__name__)
+    return said("value-of-type", kind_of(value))

@@ -59,7 +59,7 @@ class HandUpdates:
             # Without any, as inside of a transform, the pass says nothing of weights.
             self._marks = self._marks_of([weight for weight in weights if weight is not None]) or None
             if self._marks:
-                # torch does not swap a tensor that somebody refers to, as conversions of a module do when they are told.
+                # torch swaps no tensor that has a weak reference, as it does where modules are converted.
                 self._used = []
 
     def _marks_of(self, weights: list[torch.Tensor]) -> list[Any]:
