@@ -258,7 +258,10 @@ def test_after_an_unlucky_step_the_next_is_whole(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("error", [Exception, TimeoutError])
 def test_a_timeout_of_the_program_ends_what_it_is_for(tmp_path: Path, error: type[Exception]) -> None:
-    """A handler that raises does so wherever the signal arrives, which is mostly in the recorder."""
+    """A handler that raises does so wherever the signal arrives, which is mostly in the recorder.
+
+    Not while the files of a step are opened: what the system refuses there has the type of a timeout.
+    """
 
     class OverError(error):  # type: ignore[misc, valid-type]
         pass
@@ -273,6 +276,7 @@ def test_a_timeout_of_the_program_ends_what_it_is_for(tmp_path: Path, error: typ
     try:
         for step in range(12):
             debugger.start(model)
+            model(torch.randn(6, 4))
             until = time.monotonic() + 2
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.004 + 0.0013 * step)

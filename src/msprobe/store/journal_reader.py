@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msprobe.errors import PathError
-from msprobe.foreign.opening import check_written, open_regular
+from msprobe.foreign.opening import open_regular
 from msprobe.messages import said
 from msprobe.store.journal import HEAD, HEAD_BYTES, LARGEST_RECYCLED, MAGIC, START, START_BYTES, digest
 
@@ -47,7 +47,6 @@ class JournalReader:
                 size = os.fstat(file.fileno()).st_size
                 self.data: mmap.mmap | bytes
                 if size > LARGEST_RECYCLED:
-                    check_written(file, path)
                     self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 else:
                     # Its writer may empty it at any moment, for another step. It renames it then, too.

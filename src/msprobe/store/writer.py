@@ -359,6 +359,7 @@ class DumpWriter:
         try:
             start = target.append(body)
         except (OSError, ValueError) as problem:
+            pass_on(problem)
             self._fail(problem)
             return 0
         return start << LENGTH_BITS | len(body)
