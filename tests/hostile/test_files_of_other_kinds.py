@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from coded_texts import raising
 from command_line import call
@@ -301,3 +302,11 @@ def test_names_with_lone_surrogates_in_a_database_of_graphs(tmp_path: Path) -> N
     answer.demand_quick()
     assert answer.status == 0, answer.text
     assert list((tmp_path / "out").glob("*.vis.db"))
+
+
+def test_a_graph_that_was_never_written(tmp_path: Path) -> None:
+    unwritten(tmp_path / "graph_build_0.ir")
+    os.truncate(tmp_path / "graph_build_0.ir", 1 << 40)
+    np.save(tmp_path / "Add.Default_Add-op0.0.0.1.output.0.DefaultFormat.npy", np.zeros(2, np.float32))
+    words = "code_mapping", "--ir", tmp_path / "graph_build_0.ir", "--dump-data", tmp_path, "-o", tmp_path / "out"
+    Called(*words, cwd=tmp_path).demand_refused()
