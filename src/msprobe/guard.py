@@ -11,11 +11,18 @@ out, while an error of the program's own passes unchanged:
   that are meant for them pass.
 
 What failed is noted by the session that was made last: one line in the log, the details beside the dump.
+
+A signal can arrive while our code runs. What the program's handler raises then (a timeout) is the program's, and
+passes: whoever catches an error of ours asks :func:`pass_on` first.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import os
+import signal
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
@@ -47,8 +54,61 @@ def report_to(reporter: Reporter) -> None:
     _reporter = weakref.ref(reporter)
 
 
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise ``error``, or what it was made from, again if a signal handler of the program has raised that.
+
+    For an ``except`` around our code.
+    """
+    first: BaseException | None = error
+    codes = _codes_of_handlers()
+    while first is not None:
+        trace = first.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code in codes or _is_handler(trace.tb_frame):
+                raise first
+            trace = trace.tb_next
+        first = first.__cause__
+
+
+def _codes_of_handlers() -> set[types.CodeType]:
+    """What the handlers of signals run, as far as that can be asked."""
+    codes: set[types.CodeType] = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        if not callable(handler) or isinstance(handler, types.BuiltinFunctionType):
+            continue
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        if not isinstance(handler, (types.FunctionType, types.MethodType)):
+            handler = vars(type(handler)).get("__call__")
+        code = getattr(handler, "__code__", None)
+        if isinstance(code, types.CodeType) and not code.co_filename.startswith(_PACKAGE):
+            codes.add(code)
+    return codes
+
+
+def _is_handler(frame: types.FrameType) -> bool:
+    """Whether a frame is that of a signal handler: it was called with a signal and the frame that it interrupted.
+
+    For handlers that are no longer set, or that others call.
+    """
+    interrupted = frame.f_back
+    if interrupted is None or frame.f_code.co_filename.startswith(_PACKAGE):
+        return False
+    values = inspect.getargvalues(frame)
+    arguments = [values.locals.get(name) for name in values.args]
+    arguments += values.locals.get(values.varargs, ()) if values.varargs else ()
+    return any(argument is interrupted for argument in arguments) and any(
+        type(argument) in (int, signal.Signals) and argument in signal.valid_signals() for argument in arguments
+    )
+
+
 def report(what: str, error: BaseException) -> None:
-    """Note an error of ours; ``what`` failed. Never raises."""
+    """Note an error of ours; ``what`` failed. Raises nothing but what :func:`pass_on` does."""
+    pass_on(error)
     try:
         reporter = _reporter()
         if reporter is not None:
@@ -56,8 +116,8 @@ def report(what: str, error: BaseException) -> None:
         else:
             kind = type(error).__name__
             log.once(("fault", what, kind), "error", said("work-failed", what, kind, error))
-    except Exception:
-        return
+    except Exception as second:
+        pass_on(second)
 
 
 def attempt(work: Callable[..., Any], *args: Any) -> Any:

@@ -230,7 +230,10 @@ def check_output_folder(path: StrPath) -> Path:
     """Return the absolute form of ``path`` if it can be used as a folder to write to; creates nothing."""
     given = check_path_form(path, "folder")
     shown = quoted(given)
-    folder = Path(os.path.abspath(given))
+    try:
+        folder = Path(os.path.abspath(given))  # which fails where the working directory is gone
+    except OSError as problem:
+        raise PathError(said("folder-not-usable", shown, reason_of(problem))) from problem
     if len(os.fsencode(folder)) > MAX_PATH_LENGTH:
         raise PathError(said("folder-path-too-long", shown, MAX_PATH_LENGTH))
     current = folder

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.coded_texts import raising
 from support.command_line import call
@@ -47,7 +48,14 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-KINDS = [pipe, endless, listening, folder]
+def unwritten(path: Path) -> None:
+    """Three gibibytes by its size, of which not one byte was written."""
+    path.unlink(missing_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(3 << 30)
+
+
+KINDS = [pipe, endless, listening, folder, unwritten]
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -72,7 +80,7 @@ def test_values_of_a_dump(tmp_path: Path, make: Callable[[Path], None]) -> None:
     Called(*words, cwd=tmp_path).demand_quick()
 
 
-@pytest.mark.parametrize("make", [pipe, endless, listening])
+@pytest.mark.parametrize("make", [pipe, endless, listening, unwritten])
 def test_files_of_a_checkpoint(tmp_path: Path, make: Callable[[Path], None]) -> None:
     for name in ("w.pt", "w.safetensors", "w.npz", "w.npy", "w.ckpt", "pytorch_model.bin.index.json", ".metadata"):
         place = tmp_path / name.strip(".")
@@ -83,7 +91,7 @@ def test_files_of_a_checkpoint(tmp_path: Path, make: Callable[[Path], None]) -> 
         Called(*words, cwd=tmp_path).demand_quick()
 
 
-@pytest.mark.parametrize("make", [pipe, endless])
+@pytest.mark.parametrize("make", [pipe, endless, unwritten])
 def test_what_is_given_by_hand(tmp_path: Path, make: Callable[[Path], None]) -> None:
     one = tmp_path / "one.json"
     make(one)
@@ -284,3 +292,21 @@ def test_values_that_a_stranger_names_are_not_those_of_a_user(tmp_path: Path) ->
     Called(*words, cwd=tmp_path).demand_quick()
     verdict = next((tmp_path / "out").rglob("verdict.json"), None)
     assert verdict is None or json.loads(verdict.read_text())
+
+
+def test_names_with_lone_surrogates_in_a_database_of_graphs(tmp_path: Path) -> None:
+    place = dump(tmp_path / "A", {"Module.a\ud800.Linear.forward.0": record(), CALL: record()}, level="mix").parent
+    chain = {"Module.a\ud800.Linear.forward.0": None, CALL: "Module.a\ud800.Linear.forward.0"}
+    (place / "construct.json").write_text(json.dumps(chain))
+    answer = Called("graph_visualize", "--candidate", tmp_path / "A", "-o", tmp_path / "out", cwd=tmp_path)
+    answer.demand_quick()
+    assert answer.status == 0, answer.text
+    assert list((tmp_path / "out").glob("*.vis.db"))
+
+
+def test_a_graph_that_was_never_written(tmp_path: Path) -> None:
+    unwritten(tmp_path / "graph_build_0.ir")
+    os.truncate(tmp_path / "graph_build_0.ir", 1 << 40)
+    np.save(tmp_path / "Add.Default_Add-op0.0.0.1.output.0.DefaultFormat.npy", np.zeros(2, np.float32))
+    words = "code_mapping", "--ir", tmp_path / "graph_build_0.ir", "--dump-data", tmp_path, "-o", tmp_path / "out"
+    Called(*words, cwd=tmp_path).demand_refused()

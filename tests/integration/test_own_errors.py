@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -250,6 +251,46 @@ def test_after_an_unlucky_step_the_next_is_whole(tmp_path: Path, monkeypatch: py
     assert list(first.data) == list(last.data)
     assert first.construct == last.construct
     assert len(Dump(tmp_path / "step1/rank").data) < len(first.data)
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.mark.parametrize("error", [Exception, TimeoutError])
+def test_a_timeout_of_the_program_ends_what_it_is_for(tmp_path: Path, error: type[Exception]) -> None:
+    """A handler that raises does so wherever the signal arrives, which is mostly in the recorder.
+
+    Not while the files of a step are opened: what the system refuses there has the type of a timeout.
+    """
+
+    class OverError(error):  # type: ignore[misc, valid-type]
+        pass
+
+    def over(number: int, frame: Any) -> None:
+        raise OverError
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="mix")
+    before = signal.signal(signal.SIGALRM, over)
+    ended = 0
+    try:
+        for step in range(12):
+            debugger.start(model)
+            model(torch.randn(6, 4))
+            until = time.monotonic() + 2
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.004 + 0.0013 * step)
+                while time.monotonic() < until:
+                    model(torch.randn(6, 4)).sum()
+            except OverError:
+                ended += 1
+            debugger.stop()
+            debugger.step()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        PrecisionDebugger.reset()
+    assert ended == 12
 
 
 # ---------------------------------------------------------------- threads

@@ -98,3 +98,76 @@ def test_the_usual_end_of_a_program_under_msprobe_run(tmp_path: Path, words: tup
     for name in written:
         assert b"msprobe" not in (tmp_path / "recorded" / name).read_bytes()
     assert len(list((tmp_path / "dump").glob("step*"))) >= 3
+
+
+MODES = """
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        print("function", getattr(function, "__name__", function))
+        return function(*args, **(kwargs or {}))
+
+
+class Operators(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        print("operator", function)
+        return function(*args, **(kwargs or {}))
+
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(model.parameters()) if MADE else None
+with Functions(), Operators():
+    for _ in range(3):
+        loss = model(torch.randn(5, 4)).pow(2).mean()
+        loss.backward()
+        if optimizer is not None:
+            optimizer.step()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if optimizer is None:
+                    parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+            model(torch.ones(1, 4))
+"""
+
+
+@pytest.mark.parametrize("is_made", [True, False], ids=["optimizer", "updates by hand"])
+def test_modes_of_the_program_see_what_it_calls_alone(tmp_path: Path, is_made: bool) -> None:
+    (tmp_path / "train.py").write_text(MODES.replace("MADE", str(is_made)))
+    bare = forked.run("train.py", cwd=tmp_path)
+    done = forked.run("-m", "msprobe", "run", "--dump-path", str(tmp_path / "dump"), "--", "train.py", cwd=tmp_path)
+    assert (bare.returncode, done.returncode) == (0, 0), done.stderr
+    assert [line for line in done.stdout.splitlines() if "[INFO]" not in line] == bare.stdout.splitlines()
+    assert len(list((tmp_path / "dump").glob("step*"))) == 3
+
+
+SWAPS = """
+import torch
+from torch import nn
+
+torch.__future__.set_swap_module_params_on_conversion(True)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+for _ in range(3):
+    loss = model(torch.randn(5, 4)).pow(2).mean()
+    loss.backward()
+    print(loss.item())
+    del loss
+    model.to(torch.float64)
+    model.to(torch.float32)
+"""
+
+
+def test_parameters_are_swapped_between_steps_as_alone(tmp_path: Path) -> None:
+    """torch refuses to swap a tensor that somebody has a weak reference to."""
+    (tmp_path / "train.py").write_text(SWAPS)
+    bare = forked.run("train.py", cwd=tmp_path)
+    done = forked.run("-m", "msprobe", "run", "--dump-path", str(tmp_path / "dump"), "--", "train.py", cwd=tmp_path)
+    assert (bare.returncode, done.returncode) == (0, 0), done.stderr
+    assert [line for line in done.stdout.splitlines() if "[INFO]" not in line] == bare.stdout.splitlines()

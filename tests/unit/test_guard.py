@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import gc
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from msprobe import guard
+from msprobe import capture, guard
 from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.errors import InvalidInputError
 
@@ -98,3 +104,99 @@ def test_collections_tell_objects_apart_by_what_they_are_and_keep_none_alive() -
     del one
     gc.collect()
     assert (len(members), len(counts)) == (0, 0)
+
+
+# ---------------------------------------------------------------- signals
+
+
+class TimeIsOverError(Exception):
+    """What a program's handler raises."""
+
+
+class Watch:
+    def over(self, number: int, frame: Any) -> None:
+        raise TimeIsOverError
+
+    def __call__(self, *given: Any) -> None:
+        raise TimeoutError
+
+
+def deeper(number: int, frame: Any) -> None:
+    fails()
+
+
+def walks(number: int, frame: Any) -> None:
+    while frame is not None:
+        frame = frame.f_back
+    raise TimeIsOverError
+
+
+def once(number: int, frame: Any) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise TimeIsOverError
+
+
+HANDLERS: dict[str, tuple[Callable[..., Any], type[BaseException]]] = {
+    "method": (Watch().over, TimeIsOverError),
+    "object, an error of the system": (Watch(), TimeoutError),
+    "partial": (functools.partial(Watch.over, None), TimeIsOverError),
+    "what it calls": (deeper, ZeroDivisionError),
+    "one that walks through the frames": (walks, TimeIsOverError),
+    "one that is set back": (once, TimeIsOverError),
+}
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_what_a_signal_handler_raises_while_we_work_is_the_program_s(noted: Noted, handler: None, name: str) -> None:
+    raises, error = HANDLERS[name]
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    def file_work() -> None:
+        try:
+            work()
+        except OSError as problem:
+            raise InvalidInputError("no file") from problem
+
+    for ours in (work, file_work):
+        for called in (ours, guard.guarded(functools.partial(guard.attempt, ours)), guard.answers_user(ours)):
+            signal.signal(signal.SIGUSR1, raises)
+            with pytest.raises(error):
+                guard.attempt(called)
+    assert noted.faults == []
+
+
+def test_an_error_of_ours_with_a_frame_in_it_is_no_signal(noted: Noted) -> None:
+    def looks_at(number: int, frame: Any) -> None:
+        raise ZeroDivisionError
+
+    assert guard.attempt(looks_at, 10, None) is None
+    assert [type(error) for _, error in noted.faults] == [ZeroDivisionError]
+
+
+#: Files whose wide ``except`` clauses are not around what a training waits for.
+_NOT_IN_TRAINING = ("native.py", "torch/kernel_dump.py", "torch/names.py", "torch/row_kernels.py", "torch/runscript.py")
+
+
+def test_whoever_catches_errors_in_the_recorder_lets_signals_pass() -> None:
+    """Each ``except Exception`` asks :func:`msprobe.guard.pass_on`, or gives the error to who does."""
+    folder = Path(capture.__file__).parent
+    lost: list[str] = []
+    for path in sorted(folder.rglob("*.py")):
+        name = path.relative_to(folder).as_posix()
+        if name.startswith("mindspore/") or name in _NOT_IN_TRAINING:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
+                body = ast.unparse(ast.Module(node.body, []))
+                if not any(word in body for word in ("pass_on(", "fault(", "report(", "failed(", "_drop(", "raise")):
+                    lost.append(f"{name}:{node.lineno}")
+    assert lost == []

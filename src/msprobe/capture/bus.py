@@ -23,6 +23,7 @@ from msprobe.capture.routes import Listening, Route, matches, numbers_of, routes
 from msprobe.capture.session import Session
 from msprobe.capture.unmet_wants import UnmetWants
 from msprobe.errors import InvalidInputError
+from msprobe.guard import pass_on
 from msprobe.messages import Wording, said, text_of
 
 
@@ -127,6 +128,7 @@ class Bus:
         try:
             return bool(listener.is_on) and listener.cadence.has(step, rank)
         except Exception as error:
+            pass_on(error)
             log.once(
                 ("cadence", id(listener)),
                 "error",
@@ -400,6 +402,7 @@ class Bus:
             return False
 
     def _drop(self, listening: Listening, method: Callable[..., Any], event: Any, error: Exception) -> None:
+        pass_on(error)
         listening.dropped = True
         where = getattr(event, "name", None) or f"step {getattr(event, 'step', '?')}"
         log.error(

@@ -19,7 +19,7 @@ from msprobe.capture.sinks import DumpFolder, Sink, StepFacts, StepSink, TensorS
 from msprobe.capture.stacks import CallStack
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
-from msprobe.guard import name_of
+from msprobe.guard import name_of, pass_on
 from msprobe.messages import said
 
 
@@ -351,7 +351,11 @@ class StepRecords:
             return None
 
     def fault(self, what: str, error: BaseException) -> None:
-        """An error of ours while recording ``what``: one line in the log, the details beside the dump."""
+        """An error of ours while recording ``what``: one line in the log, the details beside the dump.
+
+        Raises nothing but what a signal handler of the program has raised while we worked, which is passed on.
+        """
+        pass_on(error)
         try:
             if self.is_of_program(error):
                 return
@@ -365,5 +369,5 @@ class StepRecords:
             if writer is not None and self._faults <= 1000:
                 trace = "".join(traceback.format_exception(error))
                 writer.error(f"{what} failed: pid={os.getpid()}\n{trace}")
-        except Exception:
-            return
+        except Exception as second:
+            pass_on(second)

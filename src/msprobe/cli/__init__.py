@@ -17,9 +17,9 @@ from msprobe.cli import answers, commands, common
 from msprobe.cli.command import CommandModule
 from msprobe.cli.parser import Parser, did_you_mean
 from msprobe.cli.statuses import COULD_NOT, INTERRUPTED
-from msprobe.errors import MsprobeError, PathError
+from msprobe.errors import MsprobeError, PathError, reason_of
 from msprobe.foreign.budget import factor, multiplied
-from msprobe.foreign.console import clean_errors, say
+from msprobe.foreign.console import OutputError, clean_errors, discard, flush_output, open_missing_streams, say
 from msprobe.foreign.links import followed
 from msprobe.messages import Wording, both, code_of, said, translated
 
@@ -34,11 +34,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises SystemExit for ``-h``, ``--version`` and wrong usage, as argparse does.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    open_missing_streams()
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv), is_process=argv is None)
+    except OutputError as problem:
+        return _say(problem.message)
+
+
+def _run(words: list[str], is_process: bool) -> int:
     position = _command_position(words)
     options = top_parser().parse(common.plain_json(words[:position]), intermixed=False)
     if position == len(words):
-        say(top_help(), end="")
+        say(top_help(), end="", flush=True)
         return 0
     name = commands.named(words[position])
     if name not in commands.known_names():
@@ -48,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if family:
         part = words[position] if position < len(words) else "-h"
         if part in ("-h", "--help"):
-            say(family_help(name))
+            say(family_help(name), flush=True)
             if position == len(words):
                 return 0
             raise SystemExit(0)
@@ -68,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     common.joined(args, options)
     args.framework = options.framework
     args.foreign = foreign
-    if argv is None and not foreign:  # a script of the user answers for its own output
+    if is_process and not foreign:  # a script of the user answers for its own output
         clean_errors()
     with answers.collected(name, args.json, args.quiet, bool(foreign)) as status:
         status.append(_execute(command, args))
@@ -98,7 +105,7 @@ def _execute(command: CommandModule, args: argparse.Namespace) -> int:
         with multiplied(args.limit), followed(args.follow_links):
             status = command.execute(args)
         if not args.foreign:
-            sys.stdout.flush()
+            flush_output()
     except MsprobeError as problem:
         if args.debug:
             raise
@@ -112,13 +119,25 @@ def _execute(command: CommandModule, args: argparse.Namespace) -> int:
             raise  # the user's script met it, and Python answers it
         # The reader of our output has gone (`msprobe summary d | head`): nobody reads a word. What the command found
         # still counts, if it had come to an end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return status
+    except OSError as problem:
+        if args.foreign or args.debug:
+            raise
+        return _say(_refusal(problem))
     except KeyboardInterrupt:
         if args.foreign or args.debug:
             raise
         return INTERRUPTED
     return status
+
+
+def _refusal(problem: OSError) -> str:
+    """What an error of the system says for which no reader or writer has a sentence of its own."""
+    path = problem.filename
+    if isinstance(path, (str, bytes)) and path:
+        return said("system-refuses-path", ascii(os.fsdecode(path))[1:-1][:200], reason_of(problem))
+    return said("system-refuses", reason_of(problem))
 
 
 def _input_error(problem: Exception) -> str:

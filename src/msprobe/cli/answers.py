@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msprobe.foreign.console import harmless, say
+from msprobe.foreign.console import discard, harmless, say
 from msprobe.messages import coded, messages_in
 
 VERSION = 1
@@ -97,7 +97,10 @@ def collected(command: str, is_asked: bool, quiet: bool, runs_program: bool) -> 
     finally:
         _current = before
     if status:
-        say(answer.text(command, status[0]), flush=True)
+        try:
+            say(answer.text(command, status[0]), flush=True)
+        except BrokenPipeError:
+            discard(sys.stdout)
 
 
 @contextlib.contextmanager

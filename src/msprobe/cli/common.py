@@ -70,9 +70,16 @@ def add_output(
     for argparse.
     """
     names = ("-o", *older, "--output")
-    parser.add_argument(
-        *names, default=default, metavar=metavar, help=_with_default(what, otherwise or default), **more
-    )
+    help_text = _with_default(what, otherwise or default)
+    given = _folder if metavar in ("DIR", "OUT") else str
+    parser.add_argument(*names, type=given, default=default, metavar=metavar, help=help_text, **more)
+
+
+def _folder(text: str) -> str:
+    """A folder for results, as it was given: not an empty text, which a variable that is not set becomes."""
+    if not text:
+        raise argparse.ArgumentTypeError(said("path-is-empty", "folder"))
+    return text
 
 
 def add_jobs(

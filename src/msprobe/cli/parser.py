@@ -11,7 +11,7 @@ from msprobe.cli.argparse_errors import message_of, message_of_option
 from msprobe.cli.spellings import HELP_OF_HELP, Help, settle
 from msprobe.cli.statuses import COULD_NOT
 from msprobe.errors import InvalidInputError
-from msprobe.foreign.console import say
+from msprobe.foreign.console import discard, flush_output, say
 from msprobe.messages import Wording, both, code_of, joined, said, translated
 
 
@@ -96,6 +96,16 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         if message:
             say(message, end="", file=file or sys.stderr)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End behind what was printed. Raises SystemExit, and OutputError if that cannot be written."""
+        if message:
+            self._print_message(message, sys.stderr)
+        try:
+            flush_output()
+        except BrokenPipeError:
+            discard(sys.stdout)
+        raise SystemExit(status)
 
     def parse(self, words: Sequence[str], intermixed: bool) -> argparse.Namespace:
         """Parse these words; ``intermixed``: options may stand between the positional ones. Raises SystemExit."""

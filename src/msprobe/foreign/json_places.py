@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.budget import Budget, Limits
+from msprobe.foreign.json_text import kind_of
 from msprobe.messages import said
 
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -56,7 +57,7 @@ class JsonPlaces:
                 value, end = _scan(text, at)
             except (StopIteration, ValueError, RecursionError) as problem:
                 raise self._broken(problem) from problem
-            raise InvalidInputError(said("json-is-no-object", self._source, type(value).__name__))
+            raise InvalidInputError(said("json-is-no-object", self._source, kind_of(value)))
         end = yield from self._members(at)
         if (end := self._blank(end)) != len(text):
             raise self._broken(json.JSONDecodeError("Extra data", text, end))

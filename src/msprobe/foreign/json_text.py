@@ -24,6 +24,17 @@ _LONG_NUMBER = re.compile(r"\d{19}")
 _LARGEST = 1 << 64
 
 
+#: What JSON calls the types that Python makes of its values.
+_KINDS = {
+    bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object", type(None): "null",
+}  # fmt: skip
+
+
+def kind_of(value: object) -> str:
+    """What kind of JSON a value is, for messages: ``null``, ``number``, ``list``, ..."""
+    return _KINDS.get(type(value), type(value).__name__)
+
+
 def read_json(
     path: StrPath,
     budget: Budget | None = None,

@@ -1,7 +1,8 @@
 """Open a file that a stranger may have made: only a regular file is opened, and opening never waits.
 
 A pipe, a device, a socket or a folder under the expected name ends in a sentence. The kind is checked on the open
-descriptor, so that nothing can be exchanged between a look and the opening.
+descriptor, so that nothing can be exchanged between a look and the opening. What is read whole has been written, too:
+a file of few bytes that says that it is large (a sparse one) is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from msprobe.paths import StrPath, quoted
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _PIECE_BYTES = 1 << 20
+# A system that loses its power leaves some megabytes that were never written behind the end of a file.
+_MOST_UNWRITTEN_BYTES = 64 << 20
 FileState = tuple[int, int, int]
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -61,10 +64,13 @@ def open_regular(path: StrPath, *, follow_links: bool = True) -> BinaryIO:
 
 
 def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) -> bytes:
-    """All bytes of a regular file, which are taken off ``budget``. Raises BudgetError, and as :func:`open_regular`."""
+    """All bytes of a regular file, which are taken off ``budget``. Raises BudgetError, and as :func:`open_regular`
+    and :func:`check_written`.
+    """
     with open_regular(path, follow_links=follow_links) as file:
         size = os.fstat(file.fileno()).st_size
         budget.spend_bytes(size)
+        check_written(file, path)
         data = file.read(size + 1)
         if len(data) > size:  # it grows while it is read
             budget.spend_bytes(len(data) - size)
@@ -74,6 +80,35 @@ def read_bounded(path: StrPath, budget: Budget, *, follow_links: bool = True) ->
                 pieces.append(piece)
             data = b"".join(pieces)
         return data
+
+
+def check_written(file: BinaryIO, path: StrPath) -> None:
+    """Raise PathError where a large part of a file was never written, so that its size says nothing of what it costs.
+
+    For files that are read whole, before that: no text has such holes. The file is read from its beginning afterwards.
+    """
+    if not hasattr(os, "SEEK_HOLE"):
+        return
+    descriptor = file.fileno()
+    size = os.fstat(descriptor).st_size
+    if size <= _MOST_UNWRITTEN_BYTES:
+        return
+    unwritten = end = 0
+    try:
+        while end < size and unwritten <= _MOST_UNWRITTEN_BYTES:
+            hole = os.lseek(descriptor, end, os.SEEK_HOLE)
+            if hole >= size:
+                break
+            try:
+                end = os.lseek(descriptor, hole, os.SEEK_DATA)
+            except OSError:  # nothing was written behind it
+                end = size
+            unwritten += end - hole
+    except OSError:  # a file system that does not know
+        unwritten = 0
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    if unwritten > _MOST_UNWRITTEN_BYTES:
+        raise PathError(said("file-mostly-unwritten", quoted(path), size))
 
 
 def file_bytes(path: StrPath, budget: Budget | None = None, *, follow_links: bool = True) -> bytes:

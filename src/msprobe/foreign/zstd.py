@@ -1,7 +1,7 @@
 """Zstandard: Python's own from 3.14 on, else the package ``zstandard``, which is an extra.
 
-A stranger's file says nothing of how much it becomes, so it is unpacked piece by piece within a budget, and with a
-window of at most 128 MiB.
+A stranger's file says nothing of how much it becomes, so it is unpacked piece by piece within a budget, with a window
+of at most 128 MiB, and to no more than records can be packed from.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from msprobe.errors import InvalidInputError, MsprobeError
-from msprobe.foreign.budget import Budget
+from msprobe.foreign.budget import Budget, factor
 from msprobe.messages import said
 
 #: What packs a dump in a tenth of the time of higher levels, to nearly as little.
@@ -19,6 +19,9 @@ _LEVEL = 1
 _WINDOW_BITS = 27
 # So many bytes may become 128 MiB, before the budget is asked.
 _PIECE_BYTES = 1 << 12
+# Records that are all alike come to a hundredth; blanks, or a letter that is repeated, to less than a ten-thousandth.
+_MOST_RATIO = 1000
+_FREE_BYTES = 64 << 20
 
 
 class MissingPackageError(MsprobeError):
@@ -55,7 +58,8 @@ def packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def unpacked(file: BinaryIO, name: object, budget: Budget | None = None) -> bytes:
     """The content of an open file within a budget; ``name``: what it is called in messages.
 
-    Raises BudgetError, InvalidInputError for what is no such file or is cut off, MissingPackageError.
+    Raises BudgetError, InvalidInputError for what is no such file, is cut off or becomes far larger than packed records
+    do, MissingPackageError.
     """
     spent = Budget(name) if budget is None else budget
     try:
@@ -67,13 +71,18 @@ def unpacked(file: BinaryIO, name: object, budget: Budget | None = None) -> byte
     else:
         unpacker = module.ZstdDecompressor(max_window_size=1 << _WINDOW_BITS).decompressobj()
     pieces: list[bytes] = []
+    read = unpacked_bytes = 0
+    free = int(_FREE_BYTES * factor())
     try:
         while not unpacker.eof:
             piece = file.read(_PIECE_BYTES)
             if not piece:
                 raise InvalidInputError(said("zstd-cut-off", name))
+            read += len(piece)
             pieces.append(unpacker.decompress(piece))
             spent.spend_bytes(len(pieces[-1]))
+            if (unpacked_bytes := unpacked_bytes + len(pieces[-1])) > max(free, _MOST_RATIO * read):
+                raise InvalidInputError(said("zstd-unpacks-too-large", name, read, unpacked_bytes))
             spent.check_time()
     except module.ZstdError as problem:
         raise InvalidInputError(said("zstd-unreadable", name, str(problem)[:200])) from problem

@@ -17,6 +17,7 @@ from msprobe.foreign.nearest import near_words
 from msprobe.grad_probe import layout
 from msprobe.grad_probe.rows import GradientRow
 from msprobe.grad_probe.writer import Entry, StepFiles, StepWriter
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.paths import create_folder, write_atomically
 
@@ -91,6 +92,7 @@ class Probe:
         try:
             self._entries[place] = read(name, gradient, *more)
         except Exception as error:
+            pass_on(error)
             self._entries[place] = self._unreadable(name, gradient, error)
         self._nbytes += count + 1000
 

@@ -125,7 +125,14 @@ def _add_side(database: sqlite3.Connection, written: Written, source: GraphSide,
     stacks = _add_stacks(database, texts.side.stacks, graph_id)
     rows = _rows(written, source, texts, graph_id, micro_steps, stacks)
     marks = ", ".join("?" * _COLUMNS)
-    database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", rows)
+    database.executemany(f"INSERT INTO tb_nodes VALUES ({marks})", map(_storable, rows))
+
+
+def _storable(row: Sequence[Any]) -> Sequence[Any]:
+    """A row whose texts UTF-8 can hold: what names of a dump have of lone surrogates is written as an escape."""
+    if all(cell.isascii() for cell in row if isinstance(cell, str)):
+        return row
+    return [cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell for cell in row]
 
 
 def id_of(source: GraphSide, step: int, rank: int, name: str) -> str:

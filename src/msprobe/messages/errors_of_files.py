@@ -281,4 +281,14 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}" is no readable csv file: {problem}.',
         '"{path}" 不是可读的 csv 文件：{problem}。', severity="error",
     ),
+    Message(
+        "F156", "file-mostly-unwritten", "error:files", "path size",
+        "{path} has {size} bytes by its size, of which most were never written (a sparse file); write it again.",
+        "{path} 的大小为 {size} 字节，但其中大部分从未写入（稀疏文件）；请重新写入该文件。", severity="error",
+    ),
+    Message(
+        "F157", "zstd-unpacks-too-large", "error:files", "name packed unpacked",
+        '"{name}": its first {packed} bytes unpack to {unpacked}, more than records of a training do. If you trust it, raise the limits with --limit 10.',
+        '"{name}"：前 {packed} 字节解压后有 {unpacked} 字节，训练记录不会如此。如果信任该文件，请用 --limit 10 提高上限。', severity="error",
+    ),
 )

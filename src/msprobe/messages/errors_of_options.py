@@ -46,6 +46,21 @@ MESSAGES: tuple[Message, ...] = (
         "an input cannot be read: {problem}. Leave it out, or show with --debug where it was met.",
         "有一个输入无法读取：{problem}。请去掉它，或用 --debug 查看在何处遇到。", severity="error",
     ),
+    Message(
+        "U309", "output-not-printed", "error:files", "reason",
+        "what the command prints cannot be written: {reason}. Send it to a file or a terminal that takes it.",
+        "命令打印的内容无法写出：{reason}。请输出到可写的文件或终端。", severity="error",
+    ),
+    Message(
+        "U310", "system-refuses-path", "error:files", "path reason",
+        'the system refuses "{path}": {reason}. --debug shows where it was met.',
+        '系统拒绝访问 "{path}"：{reason}。用 --debug 查看在何处遇到。', severity="error",
+    ),
+    Message(
+        "U311", "system-refuses", "error:files", "reason",
+        "the system refuses to go on: {reason}. --debug shows where it was met.",
+        "系统拒绝继续执行：{reason}。用 --debug 查看在何处遇到。", severity="error",
+    ),
 )
 
 PIECES: tuple[Piece, ...] = (

@@ -8,6 +8,7 @@ from typing import Any
 from msprobe.capture.events import Gradient, ModulePass
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.records import parts_of
+from msprobe.guard import pass_on
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.names import exactly
 from msprobe.monitor.state import ConfiguredState
@@ -249,7 +250,8 @@ def _walk(value: Any, place: str, end: str, depth: int, seen: set[int], kind: ty
     if depth < _DEPTH and id(value) not in seen and not isinstance(value, (str, bytes, int, float, type(None))):
         try:
             parts = parts_of(value)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             parts = None
     if parts is None:
         yield place, end, None

@@ -12,6 +12,7 @@ from msprobe import log
 from msprobe.capture.events import Call, Direction, EventKind, Step
 from msprobe.capture.listeners import Cadence, Wants
 from msprobe.config.settings import FreeBenchmark, PerturbationMode, Settings
+from msprobe.guard import pass_on
 from msprobe.messages import said, text_of
 from msprobe.perturb.checking import Checks, Question, ResultDeviation
 from msprobe.perturb.framework import Framework, Invocation
@@ -173,6 +174,7 @@ class Bench:
             self.note(event, text_of(reason))
             return
         except Exception as error:
+            pass_on(error)
             self.note(event, said("second-run-failed", type(error).__name__, _first_line(error)), "warning")
             return
         self.results.checked(event.key)

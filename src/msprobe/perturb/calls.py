@@ -8,6 +8,7 @@ from typing import Any
 
 from msprobe.capture.events import Call, Event, Failure, OptimizerStep, Step
 from msprobe.capture.listeners import Observer
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.perturb.bench import Bench, WatchedCall
 from msprobe.perturb.checking import Question, is_worth_checking, results_of
@@ -66,6 +67,7 @@ class OfCalls:
         try:
             watched = self.bench.begin(event)
         except Exception as error:
+            pass_on(error)
             self.bench.note(event, said("call-cannot-be-read", type(error).__name__))
             return
         if watched is not None:
@@ -83,6 +85,7 @@ class OfCalls:
         try:
             return self._comparable(event, watched, result)
         except Exception as error:
+            pass_on(error)
             self.bench.note(event, said("result-cannot-be-read", type(error).__name__))
             return None
 

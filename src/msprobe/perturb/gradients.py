@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msprobe.capture.events import Call, Gradient
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.perturb.bench import Bench, WatchedCall
 from msprobe.perturb.calls import PerturbationCheck
@@ -32,6 +33,7 @@ class _Differentiating(PerturbationCheck):
         try:
             own = run(_with_tensors(bench, call, fw.twin), False)
         except Exception as error:
+            pass_on(error)
             bench.note(event, said("gradients-not-computable", type(error).__name__), "warning")
             return None
         return Question(event, call, own, run, wanted)
@@ -121,6 +123,7 @@ class BackwardCheck(_Differentiating):
             with self.bench.framework.aside():
                 self._take(held, event)
         except Exception as error:
+            pass_on(error)
             self._held.pop((event.key, event.number), None)
             self.bench.note(held, said("gradients-cannot-be-read", type(error).__name__))
 

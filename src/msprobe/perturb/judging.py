@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msprobe.config.settings import PerturbationMode
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.perturb.framework import ErrorLimits, Framework, Invocation, Reactions
 from msprobe.perturb.results import EXPLAINED, Verdict
@@ -59,6 +60,7 @@ class Judge:
             direction = "" if self._is_changed() else fw.goes_one_way(own, reactions)
             return ("risk", direction) if direction else (EXPLAINED, "")
         except Exception as error:
+            pass_on(error)
             reason = said("no-wider-type", type(error).__name__)
         # What rounded inputs do to the rounded result can acquit it, and not convict: where the call jumps, noise may
         # meet an edge that the few draws do not.

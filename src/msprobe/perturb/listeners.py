@@ -6,6 +6,7 @@ from typing import Any
 
 from msprobe.capture.events import Call, Event
 from msprobe.capture.listeners import Changer, Changes, Result
+from msprobe.guard import pass_on
 from msprobe.messages import said, text_of
 from msprobe.perturb.bench import Bench, WatchedCall
 from msprobe.perturb.calls import OfCalls, PerturbationCheck
@@ -57,6 +58,7 @@ class Fix(OfCalls, Changer):
             bench.note(event, text_of(reason))
             return None
         except Exception as error:
+            pass_on(error)
             bench.note(event, said("second-run-failed", type(error).__name__, str(error)[:200]), "warning")
             return None
         bench.results.checked(event.key)

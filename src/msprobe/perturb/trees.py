@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msprobe.guard import pass_on
+
 # Where in a value a tensor is: words of dicts and numbers of lists.
 LeafPath = tuple[Any, ...]
 
@@ -32,7 +34,8 @@ def mapped(value: Any, change: Callable[[LeafPath, Any], Any], place: LeafPath =
         # torch.return_types and torch.Size are made of one sequence; what is not stays a tuple.
         try:
             return type(value)(items)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return tuple(items)
     if isinstance(value, dict):
         return {word: mapped(item, change, (*place, word)) for word, item in value.items()}

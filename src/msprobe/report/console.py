@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msprobe.diagnose.findings import Finding, Verdict
-from msprobe.foreign.console import harmless, say
+from msprobe.foreign.console import discard, flush_output, harmless, say
 from msprobe.messages import said, translated
 from msprobe.messages.lines import columns, lines
 from msprobe.report import phrases
@@ -198,10 +198,9 @@ def print_lines(render: Callable[[int], Iterable[Line]]) -> None:
     """
     try:
         _print_lines(render)
-        sys.stdout.flush()
+        flush_output()
     except BrokenPipeError:
-        # Python would complain when it writes what is left, at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
 
 
 def _width(terminal: bool) -> int:

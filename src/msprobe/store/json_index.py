@@ -26,8 +26,8 @@ from msprobe.errors import InvalidInputError, PathError
 from msprobe.foreign import zstd
 from msprobe.foreign.budget import Budget, BudgetError
 from msprobe.foreign.json_places import JsonMember, JsonPlaces
-from msprobe.foreign.json_text import long_numbers
-from msprobe.foreign.opening import open_regular
+from msprobe.foreign.json_text import kind_of, long_numbers
+from msprobe.foreign.opening import check_written, open_regular
 from msprobe.messages import said, text_of
 from msprobe.store import layout
 
@@ -212,6 +212,7 @@ def _map(path: Path) -> mmap.mmap | bytes:
                 return b""
             if os.fspath(path).endswith(layout.COMPRESSED):
                 return zstd.unpacked(file, path)
+            check_written(file, path)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as problem:
         raise PathError(said("database-missing", path)) from problem
@@ -317,4 +318,4 @@ def _extracted(
 
 
 def _kind(value: object) -> str:
-    return said("value-of-type", "null" if value is None else type(value).__name__)
+    return said("value-of-type", kind_of(value))

@@ -15,6 +15,7 @@ import orjson
 from msprobe.errors import InvalidInputError, MsprobeError, PathError
 from msprobe.foreign import links
 from msprobe.foreign.file_names import is_inside
+from msprobe.foreign.json_text import kind_of
 from msprobe.messages import said
 from msprobe.paths import MAX_NAME_LENGTH
 from msprobe.store import entries, json_index, layout
@@ -337,7 +338,7 @@ class DumpPart:
         stack_of: dict[str, Any] = {}
         for key, group in content.items():
             if not isinstance(group, list):
-                raise InvalidInputError(said("dump-field-is-no-list", path, key, type(group).__name__))
+                raise InvalidInputError(said("dump-field-is-no-list", path, key, kind_of(group)))
             if "0" in content:
                 if len(group) != 2 or not all(isinstance(half, list) for half in group):
                     raise InvalidInputError(said("stack-field-wrong", path, key))
@@ -360,7 +361,7 @@ class DumpPart:
         links.check_link(path, self._root)
         content = json_index.load_json(path)
         if not isinstance(content, dict):
-            raise InvalidInputError(said("dump-json-is-no-object", path, type(content).__name__))
+            raise InvalidInputError(said("dump-json-is-no-object", path, kind_of(content)))
         return content
 
 

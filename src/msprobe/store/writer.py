@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msprobe import log
 from msprobe.errors import PathError, in_one_line, reason_of
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.paths import create_file
 from msprobe.store import (
@@ -139,6 +140,7 @@ class DumpWriter:
                 self._folder, self._journal = ownership.claim(self._folder, self._existing, self._announce)
                 self._process = os.getpid()
             except (OSError, PathError) as problem:
+                pass_on(problem)
                 self._fail(problem)
                 return False
             return True
@@ -289,6 +291,7 @@ class DumpWriter:
                 with create_file(self._folder / layout.ERROR_FILE, append=not first) as file:
                     file.write(data)
             except (OSError, PathError) as problem:
+                pass_on(problem)
                 self._fail(problem)
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
@@ -310,6 +313,7 @@ class DumpWriter:
                         raise PathError(said("journal-removed", self._folder))
                     self._files.write(self._folder, self._journal, final, interrupted)
                 except (OSError, PathError) as problem:
+                    pass_on(problem)
                     self._fail(problem)
             if final:
                 self._close()
@@ -337,6 +341,7 @@ class DumpWriter:
         try:
             start = target.append(body)
         except (OSError, ValueError) as problem:
+            pass_on(problem)
             self._fail(problem)
             return 0
         return start << LENGTH_BITS | len(body)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.coded_texts import raising
 
+from msprobe.cli import main
 from msprobe.cli.output_folder import usable_output
 from msprobe.errors import PathError
 
@@ -28,3 +29,22 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     assert usable_output(tmp_path, ["verdict.html"]) == tmp_path
     with raising(PathError, "output-file-is-folder"):
         usable_output(tmp_path, ["verdict.html", "verdict.json"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare a b -o",
+        "parse -d a -o",
+        "config_check -c a b -o",
+        "nan_analyze -i a -o",
+        "monitor analyse a -o",
+        "graph_visualize -tp a -o",
+    ],
+)
+def test_an_empty_text_is_no_folder(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a variable that is not set becomes in a script: nothing is written to the usual folder in its place."""
+    with pytest.raises(SystemExit) as ended:
+        main([*line.split(), ""])
+    assert ended.value.code == 2
+    assert "empty" in capsys.readouterr().err

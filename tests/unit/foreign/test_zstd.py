@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import pytest
+from support.coded_texts import raising
 
 from msprobe.errors import InvalidInputError
 from msprobe.foreign import zstd
@@ -43,6 +44,22 @@ def test_a_small_file_that_becomes_endless_stops_at_the_budget() -> None:
     assert len(bomb) < 1 << 16
     with pytest.raises(BudgetError):
         zstd.unpacked(io.BytesIO(bomb), "dump", Budget("dump", Limits(bytes=1 << 24)))
+
+
+def test_a_small_file_of_blanks_is_no_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = packed(*[b" " * (1 << 20)] * 160)
+    assert len(bomb) < 1 << 16
+    with raising(InvalidInputError, "zstd-unpacks-too-large", name="dump"):
+        zstd.unpacked(io.BytesIO(bomb), "dump")
+    monkeypatch.setenv("MSPROBE_LIMIT", "10")
+    assert len(zstd.unpacked(io.BytesIO(bomb), "dump")) == 160 << 20
+
+
+def test_records_that_are_all_alike_are_unpacked() -> None:
+    record = b'"Functional.relu.%d.forward": {"input_args": [{"type": "torch.Tensor", "shape": [2, 3], "Max": 1.0}]},\n'
+    data = b"".join(record % number for number in range(1_000_000))
+    assert len(data) > 96 << 20
+    assert zstd.unpacked(io.BytesIO(packed(data)), "dump") == data
 
 
 def test_without_the_package_one_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from msprobe import log
 from msprobe.children import starting
+from msprobe.guard import pass_on
 from msprobe.messages import said
 
 # What launchers put into the environment of a rank. accelerate starts a single process without a rank.
@@ -125,6 +126,7 @@ def _attempt(work: Callable[..., Any], *given: Any) -> Any:
     try:
         return work(*given)
     except Exception as error:
+        pass_on(error)
         log.error(said("process-not-recorded", type(error).__name__, error))
         return None
 

@@ -23,7 +23,7 @@ import torch
 from msprobe.capture.session import Session
 from msprobe.capture.torch import private
 from msprobe.capture.torch.patches import Patches
-from msprobe.guard import attempt, guarded
+from msprobe.guard import attempt, guarded, pass_on
 
 # Methods of a handle that return when its work is done, or ordered before all that follows on the device.
 _WAITS = ("wait", "synchronize", "block_current_stream", "value")
@@ -64,7 +64,8 @@ def tensor_version(tensor: torch.Tensor) -> int:
     """The version counter of a tensor; -1 for one that has none."""
     try:
         return int(tensor._version)
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return -1
 
 
@@ -280,5 +281,6 @@ def _says_done(handle: Any) -> bool:
         return False
     try:
         return bool(handle.done() if isinstance(handle, private.Future) else handle.is_completed())
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return False

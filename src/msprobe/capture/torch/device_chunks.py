@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from msprobe import log
+from msprobe.guard import pass_on
 
 # Copies of small tensors share pinned memory of this size, in steps of so many bytes.
 ARENA = 1 << 20
@@ -219,6 +220,7 @@ class Chunk:
             for device in self._streams:
                 self._send_from(device, sides)
         except Exception as error:
+            pass_on(error)
             self.error = error
 
     def _on_host(self) -> list[list[torch.Tensor]]:
@@ -284,6 +286,7 @@ class Chunk:
                 return False
             return self.error is not None or (not self._asks and all(event.query() for event in self._events))
         except Exception as error:
+            pass_on(error)
             # An error of an earlier kernel shows here.
             self.error = error
             return True

@@ -14,7 +14,7 @@ import torch
 
 from msprobe.capture.torch import private
 from msprobe.capture.torch.dispatch_operators import SKIPPED_SPACES, Operator, describe_operator, has_numbers
-from msprobe.guard import attempt
+from msprobe.guard import attempt, pass_on
 from msprobe.messages import said
 
 # Nothing but tests of torch itself registers anything for this key; it stands above autograd.
@@ -242,7 +242,8 @@ def _watch_by_key() -> _WatchByKey | None:
     if _by_key is None:
         try:
             _by_key = _WatchByKey() if private.has("operators by key") else None
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             private.say_missing("operators by key", said("torch-takes-no-kernels"))
     return _by_key
 

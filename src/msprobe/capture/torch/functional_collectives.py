@@ -22,7 +22,7 @@ from msprobe.capture.torch.collectives_values import Groups
 from msprobe.capture.torch.context import Context
 from msprobe.capture.torch.names import Api
 from msprobe.capture.torch.storages import address_of_storage, may_be_passing
-from msprobe.guard import attempt
+from msprobe.guard import attempt, pass_on
 
 _without_functions = private.without_functions
 NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
@@ -120,7 +120,8 @@ class FunctionalCollectives:
             if isinstance(group, str) and private.has("names of groups"):
                 group = private.group_of_name(group)
             group_text = self.groups.find(group) if group is not None else None
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return args, None
         return ([*args[:-1], group], group_text.text) if group_text is not None else (args, None)
 

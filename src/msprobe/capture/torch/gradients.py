@@ -23,7 +23,7 @@ from torch.autograd.function import BackwardCFunction
 from msprobe.capture.records import PLAIN, parts_of
 from msprobe.capture.torch import private
 from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.guard import attempt
+from msprobe.guard import attempt, pass_on
 from msprobe.messages import said
 
 Node = Any
@@ -305,7 +305,8 @@ def collect_tensors(
             names, items = parts
             for name, item in zip(range(len(items)) if names is None else names, items, strict=True):
                 collect_tensors(item, f"{path}.{name}", tensors, depth + 1, seen)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return
 
 

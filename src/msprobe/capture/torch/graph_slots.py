@@ -17,6 +17,7 @@ from msprobe.capture.torch.device_chunks import ARENA, Chunk
 from msprobe.capture.torch.device_statistics import CopiedElements, LateElements
 from msprobe.capture.torch.remembered import Memory
 from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.guard import pass_on
 from msprobe.messages import said
 
 # What the copies in one graph take of the device's memory.
@@ -121,6 +122,7 @@ class GraphSlots(Chunk):
                 hosts, stream, event = chunk.copy_all(self.device, self._stacked, blocks)
                 self._last = stream, event
             except Exception as error:
+                pass_on(error)
                 chunk.error = error
             replays = [self._for_replay(elements, hosts) for elements in wanted]
         chunk.waiting += replays  # type: ignore[arg-type]

@@ -58,9 +58,15 @@ class HandUpdates:
             weights = [reference() for reference in self._used]
             # Without any, as inside of a transform, the pass says nothing of weights.
             self._marks = self._marks_of([weight for weight in weights if weight is not None]) or None
+            if self._marks:
+                # torch swaps no tensor that has a weak reference, as it does where modules are converted.
+                self._used = []
 
     def _marks_of(self, weights: list[torch.Tensor]) -> list[Any]:
-        return _sums(weights) if self._is_exact else [(weight.data_ptr(), weight._version) for weight in weights]
+        if self._is_exact:
+            return _sums(weights)
+        with private.without_functions():
+            return [(weight.data_ptr(), weight._version) for weight in weights]
 
     def is_updated(self) -> bool:
         """Whether the model has other weights than those of the forward passes before the backward pass."""
@@ -100,7 +106,8 @@ class LeafUpdates(HandUpdates):
 
 def leaves_of(roots: Sequence[Any]) -> list[torch.Tensor]:
     """The leaves that gradients of ``roots`` would be accumulated in."""
-    waiting = [root.grad_fn for root in roots if isinstance(root, torch.Tensor)]
+    with private.without_functions():
+        waiting = [root.grad_fn for root in roots if isinstance(root, torch.Tensor)]
     seen: set[Any] = set()
     leaves: list[torch.Tensor] = []
     while waiting:
@@ -115,14 +122,15 @@ def leaves_of(roots: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _weights(model: nn.Module) -> list[torch.Tensor]:
-    return [
-        weight
-        for weight in parameters(model)
-        if type(weight) in (torch.Tensor, nn.Parameter)
-        and weight.requires_grad
-        and weight.grad_fn is None
-        and not private.is_transformed(weight)
-    ]
+    with private.without_functions():
+        return [
+            weight
+            for weight in parameters(model)
+            if type(weight) in (torch.Tensor, nn.Parameter)
+            and weight.requires_grad
+            and weight.grad_fn is None
+            and not private.is_transformed(weight)
+        ]
 
 
 def _sums(weights: list[torch.Tensor]) -> list[Any]:

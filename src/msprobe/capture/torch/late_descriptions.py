@@ -18,6 +18,7 @@ from msprobe.capture.torch.device_errors import reason
 from msprobe.capture.torch.device_statistics import CopiedElements, DeviceStatistics, Measurement
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.statistics_info import Content, LateInfo, TensorInfo
+from msprobe.guard import pass_on
 
 # So many descriptions, or bytes of tensors that are copied, are a chunk.
 CHUNK = 64
@@ -122,6 +123,7 @@ class LateDescriptions:
                 try:
                     self._receive_first()
                 except Exception as error:
+                    pass_on(error)
                     problem = problem or error
         if problem is not None:
             raise problem

@@ -13,6 +13,7 @@ import torch
 from msprobe import log
 from msprobe.capture.identity import IdentityMap, IdentitySet
 from msprobe.capture.optimizer_turns import has_more_to_update
+from msprobe.capture.torch import private
 from msprobe.capture.torch.user_modules import parameters
 from msprobe.messages import said
 
@@ -291,7 +292,8 @@ def parameters_of(optimizer: Any) -> Iterator[Any]:
 
 def trained_by(optimizer: Any) -> frozenset[int]:
     """The parameters that ``optimizer`` updates and that are trained, by identity."""
-    return frozenset(id(parameter) for parameter in parameters_of(optimizer) if parameter.requires_grad)
+    with private.without_functions():
+        return frozenset(id(parameter) for parameter in parameters_of(optimizer) if parameter.requires_grad)
 
 
 def is_copy(copies: Iterable[Any], others: Iterable[Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch import private
+from msprobe.guard import pass_on
 
 # Newer torch: one word for each kind of operation. There asking for the older switches may fail where both are used.
 _WORDS = (
@@ -99,7 +100,8 @@ def _add(settings: dict[str, Any], key: str, place: Any, path: str) -> None:
         value = _at(path)(place)
         if callable(value):
             value = value()
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return
     if value is not None:
         settings[key] = value if isinstance(value, (bool, int, float, str)) else str(value)
@@ -110,7 +112,8 @@ def _version_of_cann() -> str | None:
     """What torch_npu reads from CANN's files; asked once."""
     try:
         return str(sys.modules["torch_npu"].utils.get_cann_version())
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return None
 
 
@@ -119,7 +122,8 @@ def _add_autocast(settings: dict[str, Any]) -> None:
     for device in AUTOCAST_DEVICES:
         try:
             dtype = autocast_of(device)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             continue
         if dtype is not None:
             settings[f"autocast.{device}"] = str(dtype)
@@ -147,5 +151,6 @@ def _add_devices(settings: dict[str, Any]) -> None:
                 if name == "cuda":
                     settings["cuda"] = str(torch.version.cuda or torch.version.hip)
                     _add(settings, "cudnn", torch, "backends.cudnn.version")
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             continue

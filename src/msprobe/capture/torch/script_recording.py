@@ -24,7 +24,7 @@ from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.script_optimizers import when_made
 from msprobe.capture.torch.script_steps import ScriptSteps
 from msprobe.errors import NotAvailableError
-from msprobe.guard import attempt
+from msprobe.guard import attempt, pass_on
 from msprobe.messages import said
 from msprobe.store import durable, layout
 
@@ -250,6 +250,7 @@ class _Expected:
                 config, int(first_step) if first_step is not None else None, given, step_on
             )
         except Exception as error:
+            pass_on(error)
             log.error(said("rank-not-recorded", error))
 
     def end(self, status: int) -> None:

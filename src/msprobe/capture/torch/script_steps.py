@@ -279,7 +279,7 @@ class ScriptSteps:
         """A model that was called from outside of all models has returned."""
         rule = self.rule
         if rule.trains and not rule.has_backward and self.debugger.recorder.session.recording:
-            with self.debugger.recorder.session.thread.mute():
+            with self.debugger.recorder.session.thread.mute(), private.without_functions():
                 self._results.note(result)
 
     def _begins_with(self, module: nn.Module, has_parameters: bool, is_new: bool) -> bool:

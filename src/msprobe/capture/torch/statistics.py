@@ -53,6 +53,7 @@ from msprobe.capture.torch.storages import (
     storage_of,
 )
 from msprobe.capture.torch.unwritten import Write
+from msprobe.guard import pass_on
 from msprobe.messages import said
 
 __all__ = ["Precision", "SummaryMode", "TensorInfo", "TensorStatistics"]
@@ -183,7 +184,8 @@ class TensorStatistics:
                 memory.keep(storage, known, tensor)
                 known.views[view] = info
             return info
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             # No storage, no version counter, no sizes: not an everyday tensor.
             return self._describe_unusual(tensor)
 
@@ -220,7 +222,8 @@ class TensorStatistics:
             return None
         try:
             storage, version = address_of_storage(values), values._version
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return None
         memory = self._memory_of(values)
         if memory is None:
@@ -294,6 +297,7 @@ class TensorStatistics:
                 try:
                     return self._describe_unwrapped(unwrapped, share)
                 except Exception as error:
+                    pass_on(error)
                     # Its shape and type are known, only the elements cannot be read.
                     self.errors += 1
                     unwrapped.values = None
@@ -303,6 +307,7 @@ class TensorStatistics:
                         log.once("out of memory", "warning", lambda: said("device-without-memory"))
                     return self._describe_unwrapped(unwrapped, None)
         except Exception as error:
+            pass_on(error)
             self.errors += 1
             log.debug(f"A tensor of type {type(tensor).__name__} could not be described: {reason(error)}")
             frame = Envelope(prefix("torch.Tensor", "", ()), False, b"", keys([("unsupported", reason(error))]))
@@ -387,7 +392,8 @@ class TensorStatistics:
         try:
             tensor = inside_of(tensor)
             storage = address_of_storage(tensor)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return  # no memory of its own, so nothing is remembered
         if self.native_memo is not None:
             self.native_memo.forget(storage)
@@ -417,7 +423,8 @@ class TensorStatistics:
                 self.native_memo.distrust(tensor, for_good)
             for memory in self._memories():
                 memory.distrust(tensor, for_good, written)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return  # no memory of its own, so nothing is remembered
 
     def leave_unwritten(self, tensor: torch.Tensor, written: Sequence[torch.Tensor] = (), later: bool = False) -> None:
@@ -434,7 +441,8 @@ class TensorStatistics:
             if memory is not None and (later or is_plain(tensor)):
                 with OwnWork():
                     memory.leave_unwritten(tensor, written, later or memory is not self._memory)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return  # no memory of its own, so nothing is remembered
 
     def has_late(self) -> bool:

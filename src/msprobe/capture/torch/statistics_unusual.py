@@ -18,6 +18,7 @@ from msprobe.capture.torch import private
 from msprobe.capture.torch.digest import address_of
 from msprobe.capture.torch.statistics_framework import OwnWork
 from msprobe.capture.torch.storages import may_be_passing
+from msprobe.guard import pass_on
 
 ORDINARY = frozenset({torch.Tensor, torch.nn.Parameter})
 
@@ -263,7 +264,8 @@ def _subclass(tensor: torch.Tensor) -> Unwrapped:
     base = private.TensorBase
     try:
         unwrapped = unwrap(base.as_subclass(tensor, torch.Tensor))
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         sizes = tuple(int(n) for n in base.shape.__get__(tensor))
         dtype, requires_grad = base.dtype.__get__(tensor), base.requires_grad.__get__(tensor)
         unwrapped = Unwrapped("torch.Tensor", str(dtype), sizes, bool(requires_grad), None)

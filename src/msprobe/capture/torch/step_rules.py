@@ -206,9 +206,12 @@ class UpdateRule(StepRule):
         """See the base class."""
         if not self.trains or self.has_backward or self.cycle.is_begun:
             return False
-        before = [
-            called for called in self.called if called is not model and any(p.requires_grad for p in parameters(called))
-        ]
+        with private.without_functions():
+            before = [
+                called
+                for called in self.called
+                if called is not model and any(p.requires_grad for p in parameters(called))
+            ]
         if not before or any(called not in self._together for called in before):
             return False
         known = self._together.get(model)

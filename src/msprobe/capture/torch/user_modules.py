@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from msprobe.guard import pass_on
+
 _attributes = object.__getattribute__
 _NOTHING: Mapping[str, Any] = {}
 
@@ -24,7 +26,8 @@ def storage_of(module: Any, name: str) -> Mapping[str, Any]:
     """One of the dictionaries of a module: "_modules", "_parameters" or "_buffers"."""
     try:
         attributes: Mapping[str, Any] | None = _attributes(module, "__dict__").get(name)
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return _NOTHING
     # Of a scripted module it is an object that only looks like a dictionary.
     return _NOTHING if attributes is None else attributes
@@ -42,7 +45,8 @@ def is_training(module: Any) -> bool:
         # Where it is a property, it is asked.
         training = kept["training"] if "training" in kept else module.training  # noqa: SIM401
         return True if training is None else bool(training)
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return True
 
 

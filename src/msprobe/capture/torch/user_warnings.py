@@ -18,6 +18,7 @@ import torch
 from msprobe.capture.around import FRAMES, Around, Plan, is_stand_in
 from msprobe.capture.torch.collectives_functions import is_entrance
 from msprobe.capture.torch.patches import Patches
+from msprobe.guard import pass_on
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _WAY_INTO_MODES = torch.overrides.handle_torch_function.__code__
@@ -39,7 +40,8 @@ def counted(original: Any) -> Any:
                     args = (*args[:2], level, *args[3:])
                 else:
                     kwargs["stacklevel"] = level
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return original, args, kwargs, None
         return original, args, kwargs, None
 

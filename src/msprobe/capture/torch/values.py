@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from msprobe.capture.records import Describe, Tree
+from msprobe.guard import pass_on
 
 
 def _dtype(value: Any) -> Tree:
@@ -45,7 +46,8 @@ def group_ranks(group: Any) -> list[int]:
     distributed = torch.distributed
     try:
         return [int(r) for r in distributed.get_process_group_ranks(group)]
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return []
 
 

@@ -29,7 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         what,
         "--out_path",
-        default="",
         otherwise=both("the folder of the alerts", "告警所在的文件夹"),
     )
     parser.add_argument(

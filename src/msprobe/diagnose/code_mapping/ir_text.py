@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from msprobe.diagnose.code_mapping.code_stacks import EMPTY, SOURCE, CodeStacks
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign.opening import open_regular
+from msprobe.foreign.opening import check_written, open_regular
 from msprobe.messages import said
 from msprobe.paths import StrPath, check_readable_file
 
@@ -76,6 +76,7 @@ def read_ir(path: StrPath) -> IrGraph:
     graph = IrGraph(file)
     try:
         with open_regular(file) as text:
+            check_written(text, file)
             reader = _Reader(graph)
             reader.read(text)
     except OSError as problem:

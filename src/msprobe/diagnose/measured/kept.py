@@ -61,8 +61,8 @@ def kept_size(
     if call.name not in operators.KEEPS_SIZE:
         return None
     pairs = _weights(call, other)
-    sizes = [(numbers_of_finite(one, candidate), numbers_of_finite(its, reference)) for one, its in pairs or ()]
-    follows = _follows(call, candidate, [numbers for numbers, _ in sizes], [numel(one) for one, _ in pairs or ()])
+    sizes = [(numbers_of_finite(leaf, candidate), numbers_of_finite(its, reference)) for leaf, its in pairs or ()]
+    follows = _follows(call, candidate, [numbers for numbers, _ in sizes], [numel(leaf) for leaf, _ in pairs or ()])
     if pairs is None or follows is None:
         return None
     apart = abs(math.sqrt(mine[1]) - math.sqrt(theirs[1])) / norm
@@ -86,7 +86,7 @@ def _total_apart(call: OneCall, made: Numbers, rows: StoredRows) -> tuple[float,
 
 def _weights(call: OneCall, other: OneCall) -> list[tuple[Any, Any]] | None:
     """The pairs of tensors that rows are multiplied by, and that are added to them; None where they do not answer to
-    each other, or are not told from averages of earlier steps.
+    each other, or cannot be distinguished from averages of earlier steps.
     """
     theirs = dict(other.inputs)
     pairs = [(leaf, theirs.get(slot)) for slot, leaf in call.inputs[1:] if is_tensor(leaf)]
@@ -128,9 +128,9 @@ def _follows(call: OneCall, rows: StoredRows, weights: list[Numbers | None], cou
 
 def _share_apart(sizes: list[tuple[Numbers | None, Numbers | None]]) -> float:
     """How far the sizes of weights are apart, over the largest."""
-    norms = [(math.sqrt(one[1]), math.sqrt(its[1])) for one, its in sizes if one is not None and its is not None]
+    norms = [(math.sqrt(ours[1]), math.sqrt(its[1])) for ours, its in sizes if ours is not None and its is not None]
     largest = max((max(pair) for pair in norms), default=0.0)
-    return max(abs(one - its) for one, its in norms) / largest if largest else 0.0
+    return max(abs(ours - its) for ours, its in norms) / largest if largest else 0.0
 
 
 def _fewest_rows(call: OneCall, count: int) -> int:

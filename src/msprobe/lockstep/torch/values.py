@@ -11,6 +11,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.torch.replacing import in_place_of, local_part
+from msprobe.guard import pass_on
 
 
 class TorchValues:
@@ -129,6 +130,7 @@ class TorchValues:
                 own_kwargs = {word: _mapped(argument, f"kwargs.{word}", taken) for word, argument in kwargs.items()}
                 return dict(self.results(function(*own_args, **own_kwargs)))
         except Exception as error:
+            pass_on(error)
             log.debug(f"lockstep: a call could not be made on its own values: {type(error).__name__}: {error}")
             return None
 

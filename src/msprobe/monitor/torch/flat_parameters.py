@@ -15,6 +15,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch.user_modules import modules
+from msprobe.guard import pass_on
 from msprobe.messages import said
 
 
@@ -94,6 +95,7 @@ class _Hook:
             for parameter, gradient in self._slices(flat.grad):
                 self._show(parameter, gradient)
         except Exception as error:
+            pass_on(error)
             log.once(("monitor", "flat"), "error", said("fsdp-gradients-not-measured", error))
 
     def _slices(self, gradient: torch.Tensor | None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

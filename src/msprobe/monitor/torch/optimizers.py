@@ -15,6 +15,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.torch.updated_parameters import gradient_of
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.monitor.steps import MOMENTS, KeptParameter
 
@@ -180,6 +181,7 @@ class _After:
             try:
                 then(result, before)
             except Exception as error:
+                pass_on(error)
                 where = f"{type(owner).__name__}.{name}"
                 log.once(("monitor", where), "error", said("optimizer-not-followed", where, error))
             return result

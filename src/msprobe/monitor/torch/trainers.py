@@ -11,6 +11,7 @@ import torch
 from msprobe import log
 from msprobe.capture.torch.module_calls import WatchedModule, watch_module
 from msprobe.capture.torch.user_modules import is_training
+from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.monitor.torch.trainer import TrainerMon
 
@@ -91,4 +92,5 @@ class _Loss:
                 loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
                 self._training.note_loss(loss, 1.0 if is_whole else self._share)
         except Exception as problem:
+            pass_on(problem)
             log.once("loss", "warning", said("loss-not-noted", problem))
