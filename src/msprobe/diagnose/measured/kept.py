@@ -103,6 +103,9 @@ def _follows(call: OneCall, rows: StoredRows, weights: list[Numbers | None], cou
     """
     (_, first), *rest = call.inputs
     numbers = numbers_of_finite(first, rows)
+    given = dict(rest)
+    if call.name == "normalize" and _value(given.get("input.1", given.get("input.p", 2.0))) != 2.0:
+        return None  # by a size that is not the norm
     if numbers is None or any(weight is None for weight in weights):
         return None
     count = max(numel(first), 1)

@@ -100,6 +100,7 @@ def test_what_is_divided_by_something_else_keeps_nothing() -> None:
     assert _kept("Functional.batch_norm", more=evaluated) is None
     assert _kept("Functional.batch_norm", more=[None, None, weight, weight]) is None  # not in training by default
     assert _kept("Functional.layer_norm", training=False, more=[_WIDTH, torch.zeros(_WIDTH)]) is None
+    assert _kept("Functional.normalize", more=[1.0, 1]) is None  # by the sum of sizes
 
 
 def test_rows_that_are_rounded_by_themselves_are_counted() -> None:
