@@ -21,8 +21,12 @@ from msprobe.store.rows import StoredRows
 #: In units, each result is rounded by half of one: between two sides as much as one, of two kernels that approximate a
 #: function half of one more on each side.
 _ROUNDED, _APPROXIMATED = 1.0, 2.0
-#: Elements below it are not looked at: float16 has few smaller numbers, and kernels subtract to make them.
-_SMALL = 2.0**-12
+#: Elements below these are not looked at: float16 has few smaller numbers; and some kernels subtract to make them.
+_SMALL_IN_FLOAT16, _SUBTRACTED = 2.0**-13, 2.0**-12
+#: Devices may take smaller numbers than normal ones for zero.
+_SUBNORMAL = 2.0**-126
+#: None subtracts to make these.
+_DIRECT = operators.ROUNDED_BY_STANDARD | operators.COMPARES_ELEMENTS | {"exp", "exp2", "rsqrt", "reciprocal"}
 
 
 def _inverse_root(value: float) -> float:
@@ -100,14 +104,16 @@ def _errors(call: OneCall, rows: StoredRows) -> tuple[float, float] | None:
     made = _made_of(call.name, *ends[0])
     if made is None:
         return None
-    largest, least = (_share(result, expected) for result, expected in zip(ends[1], made, strict=True))
+    smallest = 0.0 if call.name in _DIRECT else _SUBTRACTED
+    if any("float16" in leaf["dtype"].lower() and "bfloat16" not in leaf["dtype"].lower() for leaf in leaves):
+        smallest = max(smallest, _SMALL_IN_FLOAT16)
+    largest, least = (_share(result, expected, smallest) for result, expected in zip(ends[1], made, strict=True))
     return largest, least
 
 
-def _share(result: float, expected: float | None) -> float:
-    if expected is None or max(abs(result), abs(expected)) < _SMALL:
-        return 0.0
-    return (result - expected) / max(abs(result), abs(expected))
+def _share(result: float, expected: float | None, smallest: float) -> float:
+    size = 0.0 if expected is None else max(abs(result), abs(expected))
+    return 0.0 if expected is None or size <= max(smallest, _SUBNORMAL) else (result - expected) / size
 
 
 def _ends(leaf: dict[str, Any], rows: StoredRows) -> tuple[float, float] | None:
