@@ -77,6 +77,8 @@ ELEMENTWISE = UNARY | CASTS | frozenset("add sub mul div neg gelu silu where mas
 #: IEEE 754 says what they give, to the last bit, on any device and in any kernel. Of the others two kernels may round a
 #: few elements otherwise, and in types with few digits hardly any: there, that they often agree proves nothing.
 ROUNDED_BY_STANDARD = CASTS | frozenset("add sub mul div neg sqrt square where masked_fill outer".split())
+#: Functions of one element that no kernel makes of a difference, so that small results are as exact as large ones.
+SUBTRACTS_NOTHING = frozenset("exp exp2 rsqrt reciprocal".split())
 #: They compute something of two tensors element by element, after these were broadcast to one shape.
 BROADCASTS = frozenset(
     "add sub mul div mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits".split()

@@ -26,7 +26,7 @@ _SMALL_IN_FLOAT16, _SUBTRACTED = 2.0**-13, 2.0**-12
 #: Devices may take smaller numbers than normal ones for zero.
 _SUBNORMAL = 2.0**-126
 #: None subtracts to make these.
-_DIRECT = operators.ROUNDED_BY_STANDARD | operators.COMPARES_ELEMENTS | {"exp", "exp2", "rsqrt", "reciprocal"}
+_DIRECT = operators.ROUNDED_BY_STANDARD | operators.COMPARES_ELEMENTS | operators.SUBTRACTS_NOTHING
 
 
 def _inverse_root(value: float) -> float:
