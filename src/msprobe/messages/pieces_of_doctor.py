@@ -78,7 +78,7 @@ PIECES: tuple[Piece, ...] = (
     ),
     Piece(
         "doctor-elements-not-built", "",
-        "the one that compares tensors was not built",
+        "the extension that compares tensors was not built",
         "比较张量的扩展没有编译",
     ),
     Piece(

@@ -63,12 +63,12 @@ class TensorFiles:
 
 
 def flat(array: Any) -> Any:
-    """The elements of an array in C order, contiguous, without the class of a mapped file, whose pieces cost more than
-    what is done with them.
+    """The elements of an array in C order, contiguous and aligned, as no file need have them, without the class of a
+    mapped file, whose pieces cost more than what is done with them.
     """
     import numpy as np  # a dump without tensor files is compared without it, which takes a third of the start
 
-    return np.asarray(np.ascontiguousarray(array)).reshape(-1)
+    return np.asarray(np.require(array, requirements=("C", "ALIGNED"))).reshape(-1)
 
 
 def digest_of_file(part: DumpPart, name: str, room: Room) -> tuple[str, int] | None:

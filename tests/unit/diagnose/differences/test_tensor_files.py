@@ -12,7 +12,7 @@ import torch
 from support.growth import most_bytes_in
 from support.row_by_row import for_each
 
-from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, values_difference
+from msprobe.diagnose.differences.tensor_files import TensorFiles, dot, flat, values_difference
 from msprobe.diagnose.differences.tensor_pass import compare_tensors, digest_of
 from msprobe.diagnose.differences.words import relation_of_detail, relation_of_values
 from msprobe.messages import said
@@ -99,6 +99,15 @@ def test_one_pass_sees_values_that_are_not_finite(place: int) -> None:
         found = compare_tensors(left, right)
         assert found.delta == pytest.approx(values_difference(left, right), rel=1e-5)
         assert found.digests == (digest_of(left), digest_of(right))
+
+
+def test_elements_at_any_place_of_a_file_are_compared() -> None:
+    values, other = _pair(5_000, "f4")
+    data = bytearray(b"x" + values.tobytes())
+    misplaced = np.ndarray((50, 100), "<f4", data, 1)
+    assert not misplaced.flags.aligned
+    assert flat(misplaced).flags.aligned
+    assert compare_tensors(flat(misplaced), other) == compare_tensors(values, other)
 
 
 def test_zeros_of_both_signs_are_one_number_in_one_pass() -> None:
