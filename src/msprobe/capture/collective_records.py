@@ -19,9 +19,7 @@ class Calls(Protocol):
     output: bool
     overflow: bool
 
-    def begin_call(
-        self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int, number: int | None = None
-    ) -> Any:
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any], number: int | None = None) -> Any:
         """See :class:`msprobe.capture.targets.Calls`."""
 
     def fail_call(self, unit: Any, error: BaseException) -> None:
@@ -47,10 +45,10 @@ class CollectiveRecords:
         self.calls = calls
 
     def begin_collective(
-        self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int, number: int | None = None
+        self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], number: int | None = None
     ) -> Unit | None:
         """See the protocol. ``number``: the one it has already."""
-        begun: Unit | None = self.calls.begin_call(key, args, dict(kwargs), skip + 1, number)
+        begun: Unit | None = self.calls.begin_call(key, args, dict(kwargs), number)
         return begun
 
     def leave_under_way(self, begun: Unit, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:

@@ -99,7 +99,7 @@ class OptimizerRecords:
 
     # ------------------------------------------------------------ the moments of a step
 
-    def begin_step(self, key: str, step: NoticedStep, skip: int, number: int | None = None) -> RecordedStep | None:
+    def begin_step(self, key: str, step: NoticedStep, number: int | None = None) -> RecordedStep | None:
         """See the protocol. ``number``: the one it has already."""
         if not self.is_wanted:
             return None
@@ -108,7 +108,7 @@ class OptimizerRecords:
         if not self._asked and writer.filter is not None and not writer.filter.wants_call(entry):
             return None
         self._end_backward()
-        stack = session.stacks.here(skip + 1) if step.stack is None else step.stack
+        stack = session.stacks.here() if step.stack is None else step.stack
         begun = RecordedStep(entry, step, session.next_order(), stack, self._parent(step))
         if writer.input:
             begun.before = self._described(begun, f"{entry}.kwargs", with_gradients=True)

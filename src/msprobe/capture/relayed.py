@@ -7,7 +7,6 @@ first, then the dumper, then observers: these see what the program goes on with.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from msprobe.capture.bus import Bus, Relay
 from msprobe.capture.events import Call, ModulePass, Origin
 from msprobe.capture.relayed_units import Relayed, RelayedCall, RelayedPass
+from msprobe.capture.stacks import program_frame
 
 
 class RelayedCalls(Relay):
@@ -25,7 +25,6 @@ class RelayedCalls(Relay):
         key: str,
         args: Sequence[Any],
         kwargs: dict[str, Any] | None,
-        skip: int,
         function: Callable[..., Any] | None = None,
     ) -> Any:
         """See :class:`msprobe.capture.targets.Calls`. ``function``: what is called, where it can be called again."""
@@ -37,11 +36,11 @@ class RelayedCalls(Relay):
             session.fault(key, error)
             return None
         if not routes:
-            return None if dumper is None else dumper.begin_call(key, args, kwargs, skip + 1, number)
+            return None if dumper is None else dumper.begin_call(key, args, kwargs, number)
         support = bus.support
         relayed = RelayedCall(session, key, number, routes)
         try:
-            frame = sys._getframe(skip + 1)
+            frame = program_frame()
             origin = Origin(lambda: session.stacks.of(frame), bus.parent(), None)
             name = f"{key}.{number}.forward"
             event = relayed.event = Call(
@@ -51,7 +50,7 @@ class RelayedCalls(Relay):
             if dumper is not None:
                 if relayed.is_changed:
                     args, kwargs = relayed.args, relayed.kwargs
-                relayed.dumped = dumper.begin_call(key, args, kwargs, skip + 1, number)
+                relayed.dumped = dumper.begin_call(key, args, kwargs, number)
                 origin.order = getattr(relayed.dumped, "order", None) or None
             event = _changed(bus, relayed, behind=True)
             tensors = support.tensors_of((*event.args, *event.kwargs.values()))
@@ -122,7 +121,7 @@ class RelayedPasses(Relay):
         if dumper is None:
             session.number(name)
         else:
-            dumper.enter(name, module, args, kwargs, 1)
+            dumper.enter(name, module, args, kwargs)
         if relayed is not None:
             behind = session.guard(self._changed, relayed, True)
             if behind is not None:
@@ -138,8 +137,7 @@ class RelayedPasses(Relay):
         relayed = RelayedPass(session, name, number, bus.open_routes("pass", name, number), module)
         changed: Any = None
         if relayed.routes:
-            # Without this, `enter`, the hook, and what calls the hook: as the dumper has it.
-            frame = sys._getframe(4)
+            frame = program_frame()
             origin = Origin(lambda: session.stacks.of(frame), bus.parent(), None)
             entry = f"{name}.forward.{number}"
             relayed.event = ModulePass(entry, relayed.step, relayed.rank, name, number, origin, module, args, kwargs)

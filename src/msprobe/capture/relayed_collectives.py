@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,18 +28,18 @@ class RelayedCollectives(Relay):
     See :class:`msprobe.capture.targets.Collectives`.
     """
 
-    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int) -> Any:
+    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)
         dumped = None
         if self.dumper is not None:
-            dumped = self.dumper.begin_collective(key, args, kwargs, skip + 1, number)
+            dumped = self.dumper.begin_collective(key, args, kwargs, number)
         routes = bus.open_routes("collective", key, number)
         if not routes:
             return dumped
         # Found out now: until an asynchronous one is over, the frame may be long gone, and must not be kept.
-        stack = session.stacks.of(sys._getframe(skip + 1))
+        stack = session.stacks.here()
         origin = Origin(lambda: stack, bus.parent(), getattr(dumped, "order", None) or None)
         name = f"{key}.{number}.forward"
         event = Collective(name, session.step, bus.rank, key, number, origin, args, kwargs)

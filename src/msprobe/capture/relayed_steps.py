@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from msprobe.capture.bus import Relay
 from msprobe.capture.events import Failure, OptimizerStep, Origin
 from msprobe.capture.optimizer_steps import NoticedStep
 from msprobe.capture.routes import Route, routes_around_dump
+from msprobe.capture.stacks import program_frame
 
 SKIPPED = "the step was skipped: the gradients are not finite"
 
@@ -31,18 +31,17 @@ class RelayedSteps(Relay):
     See :class:`msprobe.capture.targets.OptimizerSteps`.
     """
 
-    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
+    def begin_step(self, key: str, step: NoticedStep) -> Any:
         """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)
         dumped = None
         if self.dumper is not None:
-            # Without this and guard.
-            dumped = session.guard(self.dumper.begin_step, key, step, skip + 3, number)
+            dumped = session.guard(self.dumper.begin_step, key, step, number)
         routes = bus.open_routes("optimizer", key, number)
         if not routes:
             return dumped
-        known, frame = step.stack, sys._getframe(skip + 1)
+        known, frame = step.stack, program_frame()
         origin = Origin(
             lambda: session.stacks.of(frame) if known is None else known,
             bus.parent(),

@@ -25,6 +25,15 @@ _MOST_STACKS = 50_000
 FrameKey = bytes
 
 
+def program_frame() -> types.FrameType:
+    """The innermost frame that is not the recorder's: the caller's, where all are."""
+    caller = sys._getframe(1)
+    frame: types.FrameType | None = caller
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        frame = frame.f_back
+    return frame or caller
+
+
 class SourceLine:
     """One place in the program, shared by all stacks that it is part of."""
 
@@ -57,13 +66,17 @@ class CallStack:
     def __init__(
         self, every: tuple[SourceLine, ...], frames: tuple[SourceLine, ...], source: str, recompute: bool
     ) -> None:
-        # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
-        self._all = every
+        # The code objects of all frames are kept, so that the keys under which a stack is known stay theirs.
+        self._all = [every]
         self._frames = frames
         self._lines: tuple[str, ...] = ()
-        self.depth = len(every)
+        self.depth = len(frames)
         self.source = source
         self.recompute = recompute
+
+    def keep(self, every: tuple[SourceLine, ...]) -> None:
+        """Known under a further key: by other frames of ours."""
+        self._all.append(every)
 
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
@@ -92,6 +105,8 @@ class CallStacks:
         # By the identity of the code, too.
         self._launchers: dict[int, types.CodeType] = {}
         self.known: dict[FrameKey, CallStack] = {}
+        # The same by what is written of them: the program may come to one place of its own on several roads of ours.
+        self._written: dict[tuple[SourceLine, ...], CallStack] = {}
         # By the identity of the code: equal code objects may be of different files.
         self._frames: dict[tuple[int, int], SourceLine] = {}
 
@@ -102,12 +117,12 @@ class CallStacks:
             self._launchers[id(at.f_code)] = at.f_code
             at = at.f_back
 
-    def here(self, skip: int) -> CallStack:
-        """The stack of the caller, without its ``skip`` innermost frames."""
-        return self.of(sys._getframe(skip + 1))
+    def here(self) -> CallStack:
+        """The stack of the program where the caller stands."""
+        return self.of(sys._getframe(1))
 
     def of(self, frame: types.FrameType) -> CallStack:
-        """The stack of ``frame``, which is still running."""
+        """The stack of ``frame``, which is still running; frames of the recorder are left out."""
         places: list[int] = []
         at: types.FrameType | None = frame
         while at is not None:
@@ -120,6 +135,7 @@ class CallStacks:
     def _learn(self, key: FrameKey, at: types.FrameType | None) -> CallStack:
         if len(self.known) >= _MOST_STACKS:
             self.known.clear()
+            self._written.clear()
             self._frames.clear()
         every: list[SourceLine] = []
         written: list[SourceLine] = []
@@ -138,7 +154,12 @@ class CallStacks:
             written.append(frame)
             if not source and not self._is_framework(code.co_filename):
                 source = f"{code.co_filename}:{frame.line}"
-        stack = CallStack(tuple(every), tuple(written), source, recompute)
+        frames = tuple(written)
+        stack = self._written.get(frames)
+        if stack is None:
+            stack = self._written[frames] = CallStack(tuple(every), frames, source, recompute)
+        else:
+            stack.keep(tuple(every))
         self.known[key] = stack
         return stack
 

@@ -15,8 +15,8 @@ from msprobe.capture.optimizer_steps import NoticedStep
 class Calls(Protocol):
     """Whoever is notified of calls; the dumper is one."""
 
-    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> Any:
-        """A call is about to be made, ``skip`` frames above. What to give to the other two, None for neither."""
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call is about to be made. What to give to the other two, None for neither."""
 
     def end_call(self, call: Any, result: Any, outputs: Any = None) -> Any:
         """It has returned. ``(result,)`` for another one in its place, else None."""
@@ -38,10 +38,8 @@ class Passes(Protocol):
 class OptimizerSteps(Protocol):
     """Whoever is notified of steps of optimizers; the dumper is one."""
 
-    def begin_step(self, key: str, step: NoticedStep, skip: int) -> Any:
-        """An optimizer is about to step, ``skip`` frames above. What to give to one of the other two, None for
-        neither.
-        """
+    def begin_step(self, key: str, step: NoticedStep) -> Any:
+        """An optimizer is about to step. What to give to one of the other two, None for neither."""
 
     def end_step(self, begun: Any, error: BaseException | None) -> None:
         """It has stepped, or raised ``error``."""
@@ -60,8 +58,8 @@ class Collectives(Protocol):
     it.
     """
 
-    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], skip: int) -> Any:
-        """A collective is about to be issued, ``skip`` frames above. What to give to the other three, None for none."""
+    def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A collective is about to be issued. What to give to the other three, None for none."""
 
     def leave_under_way(self, begun: Any, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
         """It is issued and not over. ``outputs``: what stands in the record in the place of its results."""

@@ -209,15 +209,13 @@ class PassWriter(Writer):
 
     # ------------------------------------------------------------ life
 
-    def begin_pass(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> None:
-        """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run. ``skip``: how many frames lie
-        between whoever runs it and this.
-        """
+    def begin_pass(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run."""
         session = self.session
         number = session.number(name)
         entry = f"{name}.forward.{number}"
         wanted = self.filter is None or self.filter.enter_module(entry)
-        stack = session.stacks.here(skip + 1)
+        stack = session.stacks.here()
         running: list[Any] = session.thread.modules
         while running and isinstance(running[-1], Unit) and running[-1].stack.depth >= stack.depth:
             # It raised or was interrupted; nobody said so.
@@ -292,11 +290,11 @@ class UnitRecorder(CallWriter, PassWriter):
     # ------------------------------------------------------------ calls
 
     def begin_call(
-        self, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int, number: int | None = None
+        self, key: str, args: Sequence[Any], kwargs: dict[str, Any], number: int | None = None
     ) -> Unit | None:
         """Before a call of ``key`` (``Functional.tanh``); None if nothing of it is wanted, or it failed.
 
-        ``skip``: how many frames of the adapter lie between the caller and this. ``number``: the one it has already.
+        ``number``: the one it has already.
         """
         session = self.session
         entry = key
@@ -311,7 +309,7 @@ class UnitRecorder(CallWriter, PassWriter):
             if not recorded and not watched:
                 return None
             parent = session.parent() if session.with_construct else False
-            unit = Unit(entry, base + ".backward", session.next_order(), session.stacks.here(skip + 1), parent)
+            unit = Unit(entry, base + ".backward", session.next_order(), session.stacks.here(), parent)
             unit.recorded = recorded
             if recorded and self.input:
                 unit.inputs, unit.kwinputs = self.inputs_of(entry, args, kwargs)
@@ -325,10 +323,10 @@ class UnitRecorder(CallWriter, PassWriter):
 
     # ------------------------------------------------------------ passes of modules
 
-    def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any], skip: int) -> None:
+    def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """The module, whose entries carry ``name`` (``Cell.blk.Blk``), is about to run."""
         try:
-            self.begin_pass(name, module, args, kwargs, skip + 1)
+            self.begin_pass(name, module, args, kwargs)
         except Exception as error:
             self.session.fault(name, error)
 
@@ -446,7 +444,7 @@ def run_recorded(
     final: Callable[[Any], tuple[Any, Any]] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Run ``original(*owner, *args, **kwargs)`` as one call ``{key}.{n}``, from one frame below the user's.
+    """Run ``original(*owner, *args, **kwargs)`` as one call ``{key}.{n}``.
 
     ``owner`` is passed and not recorded (the object of a method). ``final`` makes of the result what the caller gets
     and what is recorded. ``attributes``: what the object was given when it was made, described.
@@ -459,10 +457,10 @@ def run_recorded(
     try:
         target: Any = units
         if units.relayed is None:
-            unit: Any = units.begin_call(key, args, kwargs, 2)
+            unit: Any = units.begin_call(key, args, kwargs)
         else:
             target = units.relayed
-            unit = target.begin_call(key, args, kwargs, 2, functools.partial(original, *owner))
+            unit = target.begin_call(key, args, kwargs, functools.partial(original, *owner))
         if unit is None:
             return original(*owner, *args, **kwargs)
         given, words = arguments_of(unit, args, kwargs)

@@ -70,7 +70,7 @@ def begin(folder: Path) -> Session:
 
 def put(session: Session, number: int) -> None:
     tree = {"input_args": [number], "output": [f"result {number}"]}
-    session.put(f"Torch.add.{number}.forward", tree, session.stacks.here(0), "Module.it.It.forward.0")
+    session.put(f"Torch.add.{number}.forward", tree, session.stacks.here(), "Module.it.It.forward.0")
 
 
 @pytest.mark.parametrize("border", BORDERS.values(), ids=BORDERS)

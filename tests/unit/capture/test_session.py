@@ -240,7 +240,7 @@ def test_the_tree_is_written_where_there_is_one(tmp_path: Path, level: str, task
 def test_without_extra_files_when_they_are_not_asked_for(tmp_path: Path) -> None:
     session = make(tmp_path, level="mix", extra_info=False)
     session.start()
-    session.put("a", {}, session.stacks.here(0), "parent")
+    session.put("a", {}, session.stacks.here(), "parent")
     session.stop()
     assert [path.name for path in (tmp_path / "dump/step0/rank").glob("*.json")] == ["dump.json"]
 
@@ -250,8 +250,8 @@ def test_without_extra_files_when_they_are_not_asked_for(tmp_path: Path) -> None
 
 def test_entries_of_one_stack_are_one_group(tmp_path: Path, session: Session) -> None:
     session.start()
-    stacks: list[CallStack] = [session.stacks.here(0) for _ in range(2)]
-    other = session.stacks.here(0)
+    stacks: list[CallStack] = [session.stacks.here() for _ in range(2)]
+    other = session.stacks.here()
     for number, stack in enumerate([*stacks, other, stacks[0]]):
         session.put(f"Torch.add.{number}.forward", {}, stack)
     session.put("Torch.add.0.backward", {})
@@ -269,7 +269,7 @@ def test_every_step_has_its_stacks(tmp_path: Path, session: Session) -> None:
     for _ in range(2):
         session.start()
         for _ in range(2):
-            session.put("a", {}, session.stacks.here(0))
+            session.put("a", {}, session.stacks.here())
         session.stop()
         session.next_step()
     assert read(tmp_path, 0, name="stack.json")["0"][0] == read(tmp_path, 1, name="stack.json")["0"][0] == ["a"]
@@ -371,7 +371,7 @@ def test_a_writer_that_fails_spoils_no_other_step(
     monkeypatch.setattr(DumpWriter, method, failing)
 
     def work() -> None:
-        session.guard(session.put, "a", {"output": []}, session.stacks.here(0), "parent")
+        session.guard(session.put, "a", {"output": []}, session.stacks.here(), "parent")
         session.guard(session.put_parent, "child", "parent")
         session.fault("something", ValueError("odd"))
 

@@ -122,14 +122,14 @@ class CellHooks:
             self.session.guard(handle.remove)
         self.units.leave_all()
 
-    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any], above: int = 0) -> None:
-        """The cell is about to run. ``above``: how many frames of ours lie between this and the hook."""
+    def enter(self, name: str, cell: nn.Cell, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The cell is about to run."""
         thread = self.session.thread
         if thread.muted or not self.session.recording:
             return
         thread.muted += 1
         try:
-            self.units.enter(name, cell, args, kwargs, 2 + above)
+            self.units.enter(name, cell, args, kwargs)
         finally:
             thread.muted -= 1
 

@@ -61,7 +61,7 @@ class KernelRecorder:
         try:
             name = str(kernel.name)
             given = _given(args)
-            unit = units.begin_call(f"Kernel.{name}", given, words, 2)
+            unit = units.begin_call(f"Kernel.{name}", given, words)
             try:
                 result = kernel(*args, **words)
                 if units.wait is not None:

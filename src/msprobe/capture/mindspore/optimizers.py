@@ -156,8 +156,7 @@ class OptimizerRecorder:
 
     def _begin(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         step = _Step(optimizer, self._names_of, args, kwargs)
-        # Without this, guard, _quietly and what takes the place of the call.
-        begun = self.targets.optimizers.begin_step(f"Optimizer.{type(optimizer).__name__}", step, 5)
+        begun = self.targets.optimizers.begin_step(f"Optimizer.{type(optimizer).__name__}", step)
         if begun is not None:
             # A step may write to the gradients that it is given.
             self._read()

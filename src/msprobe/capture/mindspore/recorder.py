@@ -65,7 +65,7 @@ def _is_recompute(code: types.CodeType) -> bool:
     return code.co_name in ("bprop", "backward", "unpack") and code.co_filename.endswith(_RECOMPUTE_FILE)
 
 
-def _is_entrance(code: types.CodeType) -> bool:
+def _is_way_in(code: types.CodeType) -> bool:
     return False
 
 
@@ -74,7 +74,7 @@ class MindSporeRecorder:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        stacks = CallStacks(_is_framework, _is_recompute, _is_entrance)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
         self.names = names = surface()
         self.session = session = Session(settings, names.framework, RANKS.current, stacks)
         session.world = RANKS.world

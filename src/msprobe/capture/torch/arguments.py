@@ -8,13 +8,13 @@ instruction in the caller's code says how many there were of each.
 from __future__ import annotations
 
 import inspect
-import sys
 import types
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msprobe.capture.call_sites import form_of_call
+from msprobe.capture.stacks import program_frame
 
 _LOOSE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _MISSING = object()
@@ -86,10 +86,10 @@ def _loose_arguments(frame: types.FrameType) -> tuple[Sequence[Any], dict[str, A
     return (args, kwargs) if type(args) is tuple and type(kwargs) is dict else None
 
 
-def running_frame(function: Any, depth: int) -> types.FrameType | None:
-    """The frame in which ``function`` runs, looked for outward from ``depth`` frames above the caller of this."""
+def running_frame(function: Any) -> types.FrameType | None:
+    """The frame in which ``function`` runs, looked for outward from the program's innermost one."""
     code = getattr(function, "__code__", None)
-    frame: types.FrameType | None = sys._getframe(depth + 1)
+    frame: types.FrameType | None = program_frame()
     for _ in range(6):
         if frame is None:
             return None

@@ -67,7 +67,7 @@ class CallOperators:
 
     # ------------------------------------------------------------ what the mode says
 
-    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Any:
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         """Before a call; None if it is not wanted."""
         name = f"{key}.{self.session.number(key)}"
         forward, backward = f"{name}.forward" in self.names, f"{name}.backward" in self.names

@@ -119,7 +119,7 @@ class CallRecorder(TensorWriter, CallWriter):
     # ------------------------------------------------------------ forward
 
     def begin_call(
-        self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int, number: int | None = None
+        self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, number: int | None = None
     ) -> OpenCall | None:
         """Before the call: its name, its place, its arguments as they are now. None: not wanted, or it
         failed. ``number``: the one that it has already.
@@ -144,7 +144,7 @@ class CallRecorder(TensorWriter, CallWriter):
                     return call
             call.recorded = self.forward
             call.order = session.next_order()
-            call.stack = session.stacks.here(skip + 1)
+            call.stack = session.stacks.here()
             call.parent = session.parent() if session.with_construct else False
             call.args = args
             call.kwargs = kwargs or {}
@@ -204,7 +204,7 @@ class CallRecorder(TensorWriter, CallWriter):
         call.edges = [edge_of(t, path) for path, t in self.tensors_in(args, call.kwargs) if t.requires_grad]
         call.oldest = sequence_number()
         call.parent = self.session.parent() if self.session.with_construct else False
-        call.stack = self.session.stacks.here(3)
+        call.stack = self.session.stacks.here()
 
     def returned(self, unit: OpenCall, result: Any) -> None:
         """See :class:`CallWriter`: what the call wrote to is not what it was."""

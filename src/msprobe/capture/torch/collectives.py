@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
+from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import (
     Groups,
     add_types,
@@ -224,8 +224,7 @@ class CollectiveRecorder:
             written = _tensors([*args, *kwargs.values()])
         else:
             written = _tensors([collective.argument(name, args, kwargs) for name in collective.written])
-        # Without this, guard, and what takes the place of the function.
-        begun = self.targets.collectives.begin_collective(collective.key, args, kwargs, FRAMES_OF_ENTRANCE + 3)
+        begun = self.targets.collectives.begin_collective(collective.key, args, kwargs)
         if begun is None:
             return None
         group_text = self.groups.find(group)

@@ -29,9 +29,6 @@ MakeEntrance = Callable[[Callable[..., Any]], Entrance]
 # make the call when the function was let go ends up at the original.
 ENTRANCES: list[Entrance] = []
 
-# Frames between the caller of a watched function and its observer.
-FRAMES_OF_ENTRANCE = 2
-
 # The code of watched functions, by identity; kept by those who are known.
 _entrances: set[int] = set()
 _known: dict[types.FunctionType, _Watched] = {}

@@ -269,7 +269,7 @@ class CompiledRegions:
             name = getattr(function, "__name__", "function")
         args, kwargs = frame.f_locals.get("args", ()), frame.f_locals.get("kwargs", {})
         with _without_functions():
-            return self._targets.calls.begin_call(f"Compiled.{name}", args, kwargs, 2)
+            return self._targets.calls.begin_call(f"Compiled.{name}", args, kwargs)
 
     def _end(self, call: Any, frame: types.FrameType | None) -> None:
         calls = self._targets.calls

@@ -112,7 +112,7 @@ def _recorded(recorder: TorchRecorder, name: str, original: Any, stored: Any) ->
         target = targets.calls
         # Who listens may call it again.
         again = (inner,) if type(target) is RelayedCalls else ()
-        return run_call(target, name, run, args, kwargs, 1, *again)
+        return run_call(target, name, run, args, kwargs, *again)
 
     def records() -> bool:
         return session.recording and not session.thread.muted and thread.is_here()

@@ -154,7 +154,7 @@ class OperatorRecorder:
                 return None
             if not (calls.backward if backward else calls.forward):
                 return None
-            record = _Record(name, session.next_order(), session.stacks.here(3), backward, call)
+            record = _Record(name, session.next_order(), session.stacks.here(), backward, call)
             if calls.own:
                 record.held = calls.own.among(args, kwargs)
             if calls.input:

@@ -102,7 +102,7 @@ class ForeignCode:
             return run(function, given, words)
 
         # Who calls this, and the mode's function.
-        return run_call(self.targets.calls, api.key, run_it, args, kwargs, 2)
+        return run_call(self.targets.calls, api.key, run_it, args, kwargs)
 
     # ------------------------------------------------------------ it is given memory
 

@@ -76,8 +76,8 @@ class CallsWhile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
-    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int, *more: Any) -> Any:
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, *more: Any) -> Any:
         """See :class:`msprobe.capture.targets.Calls`."""
         if not self._runs(sys._getframe(1)):
             return None
-        return self._target.begin_call(key, args, kwargs, skip + 1, *more)
+        return self._target.begin_call(key, args, kwargs, *more)

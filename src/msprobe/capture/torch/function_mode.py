@@ -7,7 +7,6 @@ with the mode in place, so that its inside is seen.
 
 from __future__ import annotations
 
-import sys
 import threading
 import types
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from msprobe.capture.around import FRAMES, Around, Plan
+from msprobe.capture.around import Around, Plan
 from msprobe.capture.call_sites import called_as_builtin, made_by_operator
 from msprobe.capture.relayed import RelayedCalls
 from msprobe.capture.relayed_units import RelayedCall
+from msprobe.capture.stacks import program_frame
 from msprobe.capture.torch import private
 from msprobe.capture.torch.arguments import as_given, chosen_by, running_frame
 from msprobe.capture.torch.calls import CallRecorder
@@ -92,7 +92,7 @@ class CallMode(TorchFunctionMode):
                 if api.operator is not None:
                     key, listed = self._operator_key(api)
                 if api.python:
-                    frame = running_frame(func, 1 + FRAMES)
+                    frame = running_frame(func)
                     if (
                         api.dispatcher is not None
                         and frame is not None
@@ -117,11 +117,11 @@ class CallMode(TorchFunctionMode):
                 # Modes of the user run below ours, or tensor types with a mind of their own: our questions are
                 # not calls.
                 with _without_functions():
-                    call = self.target.begin_call(key, given, words, 1 + FRAMES)
+                    call = self.target.begin_call(key, given, words)
                 if call is not None:
                     call.among_modes = True
             else:
-                call = self.target.begin_call(key, given, words, 1 + FRAMES)
+                call = self.target.begin_call(key, given, words)
                 if call is not None:
                     call.among_modes = False
             return func, args, kwargs, call
@@ -135,7 +135,7 @@ class CallMode(TorchFunctionMode):
     ) -> Any:
         """The beginning of a call that listeners may want; None if nobody does."""
         with _without_functions():
-            call = relayed.begin_call(key, given, words, 2 + FRAMES, function)
+            call = relayed.begin_call(key, given, words, function=function)
         if call is not None:
             call.among_modes = True
         return call
@@ -167,7 +167,7 @@ class CallMode(TorchFunctionMode):
         if self.entering.reflected and api.reflected is not None:
             self.entering.reflected = False
             return api.reflected
-        frame: Any = sys._getframe(2 + FRAMES)
+        frame: Any = program_frame()
         while frame.f_code.co_name == "__torch_function__":  # modes and subclasses of the user that come first
             frame = frame.f_back
         code, lasti = frame.f_code, frame.f_lasti

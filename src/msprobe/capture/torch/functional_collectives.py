@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from msprobe.capture.around import FRAMES
 from msprobe.capture.torch import private, private_compiler
 from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.collectives_values import Groups
@@ -96,8 +95,7 @@ class FunctionalCollectives:
     def _begin(self, api: Api, args: Sequence[Any], words: dict[str, Any]) -> tuple[Any, bytes | None] | None:
         with _without_functions():
             named, group = self._name_group(args)
-            # Without this and guard.
-            begun = self.targets.collectives.begin_collective(api.key, named, words, 3 + FRAMES)
+            begun = self.targets.collectives.begin_collective(api.key, named, words)
         return None if begun is None else (begun, group)
 
     def _fail(self, begun: Any, error: BaseException) -> None:

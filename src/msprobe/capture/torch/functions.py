@@ -16,7 +16,7 @@ from torch.autograd import Function
 from msprobe.capture.targets import Targets
 from msprobe.capture.torch import private
 from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.collectives_functions import FRAMES_OF_ENTRANCE, FunctionCalls
+from msprobe.capture.torch.collectives_functions import FunctionCalls
 from msprobe.capture.torch.foreign_code import ForeignCode
 from msprobe.capture.torch.patches import Patches
 from msprobe.capture.torch.recorded_call import run_call
@@ -42,9 +42,7 @@ class CustomFunctions:
         self.session = calls.session
         self._watched = FunctionCalls()
         self._replaced = Patches()
-        self._frames = 1 + FRAMES_OF_ENTRANCE
         if not self._watched.add(getattr(Function.apply, "__func__", None), self._apply):
-            self._frames = 2
             self._replaced.add(Function, "apply", self._instead)
 
     def attach(self) -> None:
@@ -85,7 +83,7 @@ class CustomFunctions:
         def run(given: Sequence[Any], words: dict[str, Any]) -> Any:
             return self.foreign.run(inner, (args[0], *given), words)
 
-        return run_call(self.targets.calls, application, run, args[1:], kwargs, self._frames)
+        return run_call(self.targets.calls, application, run, args[1:], kwargs)
 
     def _way_of(self, args: tuple[Any, ...]) -> Any:
         """How a call is treated: None as if nothing were watched, one of the ways below, or the key of its record."""

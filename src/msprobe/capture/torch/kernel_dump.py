@@ -152,7 +152,7 @@ class _Calls:
         self.dump = dump
         self.session = calls.session
 
-    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None, skip: int) -> Any:
+    def begin_call(self, key: str, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         """Before the call; None if it is not the wanted one."""
         dump = self.dump
         if f"{key}.{self.session.number(key)}.forward" != dump.forward_name:

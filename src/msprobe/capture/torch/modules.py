@@ -39,8 +39,8 @@ class ModuleRecorder(TensorWriter, PassWriter):
 
     # ------------------------------------------------------------ forward
 
-    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any], above: int = 0) -> None:
-        """The module is about to run. ``above``: how many frames of ours lie between this and the hook."""
+    def enter(self, name: str, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The module is about to run."""
         session = self.session
         if not session.recording or session.thread.muted or _is_traced():
             return
@@ -48,7 +48,7 @@ class ModuleRecorder(TensorWriter, PassWriter):
             try:
                 if self.calls.beginning is not None:
                     self.calls.beginning(True)
-                self.begin_pass(name, module, args, kwargs, 3 + above)
+                self.begin_pass(name, module, args, kwargs)
             except Exception as error:
                 session.fault(name, error)
 

@@ -212,8 +212,7 @@ class OptimizerRecorder:
     def _begin_target(self, step: TorchStep) -> None:
         if self.thread.is_here():
             key = f"Optimizer.{type(step.optimizer).__name__}"
-            # Without this, whoever asks for it, and guard.
-            step.target_step = self.targets.optimizers.begin_step(key, step, 4)
+            step.target_step = self.targets.optimizers.begin_step(key, step)
 
     def _finish(self, step: TorchStep, error: BaseException | None) -> None:
         step.done = True

@@ -11,9 +11,6 @@ from msprobe.guard import attempt
 
 _without_functions = private.without_functions
 
-# Frames between whoever calls :func:`run_call` and what it asks to begin the call.
-FRAMES_OF_CALL = 3
-
 
 def run_call(
     target: Any,
@@ -21,15 +18,13 @@ def run_call(
     run: Callable[[Sequence[Any], dict[str, Any]], Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    skip: int,
     *more: Any,
 ) -> Any:
     """``run(args, kwargs)``, recorded by ``target`` (:class:`msprobe.capture.targets.Calls`) as a call of ``key``.
 
-    ``skip``: how many frames lie between the program and whoever calls this. ``more``: what else ``target`` is given to
-    begin the call.
+    ``more``: what else ``target`` is given to begin the call.
     """
-    call = attempt(_begin, target, key, args, kwargs, skip + FRAMES_OF_CALL, *more)
+    call = attempt(_begin, target, key, args, kwargs, *more)
     if call is None:
         return run(args, kwargs)
     given, words = attempt(arguments_of, call, args, kwargs) or (args, kwargs)
@@ -42,9 +37,9 @@ def run_call(
     return result if other is None else other[0]
 
 
-def _begin(target: Any, key: str, args: Sequence[Any], kwargs: dict[str, Any], skip: int, *more: Any) -> Any:
+def _begin(target: Any, key: str, args: Sequence[Any], kwargs: dict[str, Any], *more: Any) -> Any:
     with _without_functions():
-        return target.begin_call(key, args, kwargs, skip, *more)
+        return target.begin_call(key, args, kwargs, *more)
 
 
 def _fail(target: Any, call: Any, error: BaseException) -> None:

@@ -79,10 +79,11 @@ def _is_recompute(code: types.CodeType) -> bool:
     return code.co_name in ("recompute_fn", "backward", "unpack_hook")
 
 
-def _is_entrance(code: types.CodeType) -> bool:
-    # Between a Python function of torch and the mode: how the mode is called, not who calls.
-    if code.co_name == "_call_impl":
-        return is_entrance(code)
+def _is_way_in(code: types.CodeType) -> bool:
+    # In the place of a watched function; between a Python function of torch and the mode: how the mode is called, not
+    # who calls.
+    if is_entrance(code):
+        return True
     return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")
 
 
@@ -93,7 +94,7 @@ class TorchRecorder:
         """``dumps`` False: nothing is dumped, there are listeners only."""
         self.settings = settings
         self.dumps = dumps
-        stacks = CallStacks(_is_framework, _is_recompute, _is_entrance)
+        stacks = CallStacks(_is_framework, _is_recompute, _is_way_in)
         self.session = session = Session(settings, "pytorch", RANKS.current, stacks)
         session.world = RANKS.world
         session.precision = functools.partial(settings_of_precision, settings.jitter)
