@@ -65,7 +65,7 @@ def train(folder: Path, level: str, task: str, width: int, reader: str) -> list[
     if reader == "kernel":
         sim.offer_rows(True)
     if level != "off":
-        from msprobe.capture.torch import device_statistics
+        from msprobe.capture.torch.devices import device_statistics
         from msprobe.pytorch import PrecisionDebugger
 
         if reader == "reductions-alone":

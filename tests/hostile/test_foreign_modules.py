@@ -215,9 +215,9 @@ STARTERS = {
 CALLS = {"system", "popen", "execv", "execve", "execvp", "execl", "spawnv", "spawnl", "posix_spawn", "fork", "forkpty"}
 ALLOWED = {
     "children/starting.py": {"subprocess"},
-    "capture/torch/child_processes.py": {"subprocess", "multiprocessing"},
-    "capture/torch/trainer_recording.py": {"multiprocessing"},
-    "capture/torch/script_recording.py": {"multiprocessing"},  # the name of this process
+    "launcher/child_processes.py": {"subprocess", "multiprocessing"},
+    "launcher/trainer_recording.py": {"multiprocessing"},
+    "launcher/script_recording.py": {"multiprocessing"},  # the name of this process
 }
 
 

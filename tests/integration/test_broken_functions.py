@@ -21,16 +21,16 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 # What does nothing but hand a call of the program's on: an error of its own can only be one of the program's.
 HANDS_ON = (
     "capture/around.py:AroundPython.__call__:",
-    "capture/torch/collectives_functions.py:_Watched.call:",
-    "capture/torch/compiled.py:CompiledRegions._compiled_backward.apply:",
-    "capture/torch/compiler.py:RegionWatch.replacement.set_eval_frame:",
-    "capture/torch/functions.py:CustomFunctions._apply.run:",
-    "capture/torch/foreign_code.py:",
-    "capture/torch/dispatch_watch.py:_Kernel._find:",
-    "capture/torch/dispatch_watch.py:_Kernel._pass_on:",
-    "capture/torch/dispatch_watch.py:_Kernel._recorder.",
-    "capture/torch/custom.py:_recorded.run:",
-    "capture/torch/recorded_call.py:run_call:",
+    "capture/torch/watched_functions.py:_Watched.call:",
+    "capture/torch/compiled/compiled_regions.py:CompiledRegions._compiled_backward.apply:",
+    "capture/torch/compiled/compiler.py:RegionWatch.replacement.set_eval_frame:",
+    "capture/torch/calls/functions.py:CustomFunctions._apply.run:",
+    "capture/torch/calls/foreign_code.py:",
+    "capture/torch/operators/dispatch_watch.py:_Kernel._find:",
+    "capture/torch/operators/dispatch_watch.py:_Kernel._pass_on:",
+    "capture/torch/operators/dispatch_watch.py:_Kernel._recorder.",
+    "capture/torch/calls/custom.py:_recorded.run:",
+    "capture/torch/calls/recorded_call.py:run_call:",
 )
 #: The usual tests take one of so many functions.
 USUAL = 160

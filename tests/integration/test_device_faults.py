@@ -126,7 +126,7 @@ for step in range(2):
 
 def test_what_waits_for_a_slow_device_is_bounded(tmp_path: Path) -> None:
     text = """
-from msprobe.capture.torch import late_descriptions
+from msprobe.capture.torch.devices import late_descriptions
 late_descriptions.MOST_CHUNKS = 1
 it = debugger()
 x = torch.randn(4, 4).to("sim")

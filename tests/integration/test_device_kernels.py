@@ -81,7 +81,7 @@ def test_constants_on_the_device_serve_every_stream(tmp_path: Path) -> None:
     """Another stream than the one on which they were put there waits for them."""
     (tmp_path / "program.py").write_text("""
 import json, torch, simdev
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 sim = simdev.load()
 torch.manual_seed(0)
 # By a matrix of signs, and by words of them.

@@ -16,8 +16,9 @@ pytest.importorskip("triton", reason="Triton is not installed")
 BEGINNING = """
 import math, warnings
 import torch
-from msprobe.capture.torch import row_kernels, row_triton
-from msprobe.capture.torch.device_rows import NUMBERS, Cell
+from msprobe.capture.torch.devices import row_kernels
+from msprobe.capture.torch.devices import row_triton
+from msprobe.capture.torch.devices.device_rows import NUMBERS, Cell
 warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, in the interpreter
 """
 

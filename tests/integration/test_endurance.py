@@ -16,7 +16,7 @@ from support.recorded import ModelT, loss_of
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from msprobe.capture.torch import statistics
+from msprobe.capture.torch.tensors import statistics
 from msprobe.pytorch import PrecisionDebugger
 
 

@@ -312,7 +312,7 @@ os.kill(os.getpid(), 9)
 
 def test_many_replays_take_bounded_memory_and_no_waits(tmp_path: Path) -> None:
     text = """
-from msprobe.capture.torch import late_descriptions
+from msprobe.capture.torch.devices import late_descriptions
 x = torch.ones(30000, device="sim")
 def work():
     y = x
@@ -374,7 +374,7 @@ it.step()
 
 def test_tensors_that_have_no_room_say_so(tmp_path: Path) -> None:
     text = """
-from msprobe.capture.torch import graph_slots
+from msprobe.capture.torch.graphs import graph_slots
 graph_slots.MOST_BYTES = 1 << 16
 x = torch.ones(1 << 14, dtype=torch.int64, device="sim")
 it = debugger()

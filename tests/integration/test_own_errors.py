@@ -27,9 +27,12 @@ from msprobe.capture import native
 from msprobe.capture.records import Describer
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import call_gradients, calls, gradients, modules, parameter_gradients, pass_gradients
-from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.tensor_values import TensorKeeper
+from msprobe.capture.torch.calls import call_records as calls
+from msprobe.capture.torch.gradients import call_gradients, parameter_gradients, pass_gradients
+from msprobe.capture.torch.gradients import graph_nodes as gradients
+from msprobe.capture.torch.modules import module_records as modules
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.tensor_values import TensorKeeper
 from msprobe.pytorch import PrecisionDebugger
 from msprobe.store.tensor_files import TensorFileWriter
 from msprobe.store.writer import DumpWriter

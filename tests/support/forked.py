@@ -346,8 +346,8 @@ def _import_everything() -> None:
     import torch._dynamo  # the first step of an optimizer imports it
     import torch.distributed  # noqa: F401
 
-    import msprobe.capture.torch.runscript
     import msprobe.cli.run
+    import msprobe.launcher.runscript
     import msprobe.pytorch  # noqa: F401
 
     assert len(os.listdir("/proc/self/task")) == 1, "threads do not survive a fork"

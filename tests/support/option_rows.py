@@ -38,7 +38,7 @@ _WORKERS = "msprobe.engine:Workers"
 _ENGINE = {"--jobs": Row("--jobs 2", reaches=_WORKERS), "--engine": Row("--engine ray", reaches=_WORKERS)}
 _CONSISTENT = "msprobe.report.consistent_sheet:consistent_check"
 _POOL = "msprobe.precheck.pool:Pool"
-_RUN = "msprobe.capture.torch.runscript:run_script"
+_RUN = "msprobe.launcher.runscript:run_script"
 
 _CHECK_ROWS: dict[str, str | Row] = {
     "-api_info": Row(instead="-api_info {values} -o out"),

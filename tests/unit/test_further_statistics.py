@@ -21,7 +21,7 @@ from torch import nn
 import msprobe
 from msprobe.capture import native
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.statistics_table import FURTHER
 
 nan, inf = math.nan, math.inf

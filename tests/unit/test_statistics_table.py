@@ -17,7 +17,7 @@ from msprobe.capture.array_numbers import numbers_of
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
 from msprobe.capture.records import describe_array
 from msprobe.capture.statistics_text import StatisticsText
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.statistics_table import NAMES, NUMBERS, TABLE, USUAL, choose, needed
 from msprobe.store.encode import encode as encode_python
 

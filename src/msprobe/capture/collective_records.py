@@ -47,24 +47,22 @@ class CollectiveRecords:
     def begin_collective(
         self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any], number: int | None = None
     ) -> Unit | None:
-        """See the protocol. ``number``: the one it has already."""
+        """``number``: the one it has already."""
         begun: Unit | None = self.calls.begin_call(key, args, dict(kwargs), number)
         return begun
 
     def leave_under_way(self, begun: Unit, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
-        """See the protocol. An overflow check waits for its results."""
+        """An overflow check waits for its results."""
         if begun.recorded and not self.calls.overflow:
             self._put(begun, outputs, facts)
         self._watch(begun, result)
 
     def end_collective(self, begun: Unit, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
-        """See the protocol."""
         if begun.recorded:
             self._put(begun, self.calls.outputs_of(begun.entry, results) if self.calls.output else [], facts)
         self._watch(begun, result)
 
     def fail_collective(self, begun: Unit, error: BaseException) -> None:
-        """See the protocol."""
         self.calls.fail_call(begun, error)
 
     def _put(self, begun: Unit, outputs: list[Any], facts: Mapping[str, Any]) -> None:

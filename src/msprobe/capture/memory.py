@@ -118,7 +118,6 @@ class MemoryStep(Mapping[str, Record]):
         return len(self)
 
     def put_call(self, name: str, tree: object, stack_id: int | None, parent: Any, rows: Any = None) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         text = native.encode(tree, 0)
         with self._lock:
             self._texts[name] = text
@@ -128,28 +127,22 @@ class MemoryStep(Mapping[str, Record]):
                 self.parents[name] = parent
 
     def define_stack(self, stack_id: int, frames: Sequence[str]) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self._stacks.setdefault(stack_id, tuple(frames))
 
     def put_parent(self, child: str, parent: Any) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         if self.facts.with_construct:
             self.parents[child] = parent
 
     def reserve(self, name: str) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self._texts.setdefault(name, None)
 
     def error(self, text: str) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.errors.append(text)
 
     def publish(self, final: bool, interrupted: bool = False) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self.is_complete = final and not interrupted
 
     def give_up(self) -> None:
-        """See :class:`msprobe.capture.sinks.StepSink`."""
         self._texts.clear()
         self._stack_of.clear()
         self.parents.clear()
@@ -191,11 +184,9 @@ class Memory:
         return made
 
     def tensors(self, step: Any) -> _MemoryTensors:
-        """See :class:`msprobe.capture.sinks.Sink`."""
         return _MemoryTensors(step.tensors)
 
     def readable(self, step: Any) -> int:
-        """See :class:`msprobe.capture.sinks.Sink`."""
         return int(step.count)
 
 

@@ -100,7 +100,7 @@ class OptimizerRecords:
     # ------------------------------------------------------------ the moments of a step
 
     def begin_step(self, key: str, step: NoticedStep, number: int | None = None) -> RecordedStep | None:
-        """See the protocol. ``number``: the one it has already."""
+        """``number``: the one it has already."""
         if not self.is_wanted:
             return None
         session, writer = self.session, self.writer
@@ -121,7 +121,6 @@ class OptimizerRecords:
         return begun
 
     def end_step(self, begun: RecordedStep, error: BaseException | None) -> None:
-        """See the protocol."""
         writer, step = self.writer, begun.step
         after: Any = None
         if error is None and writer.output:
@@ -137,7 +136,6 @@ class OptimizerRecords:
         self._put(begun, after, facts)
 
     def skip_step(self, begun: RecordedStep) -> None:
-        """See the protocol."""
         facts = {**begun.facts, "skipped": True, **begun.step.facts_after(self.writer.describer.describe)}
         self._put(begun, None, facts)
 

@@ -89,7 +89,6 @@ class RelayedCalls(Relay):
         return other
 
     def fail_call(self, call: Any, error: BaseException) -> None:
-        """See :class:`msprobe.capture.targets.Calls`."""
         if type(call) is not RelayedCall:
             if self.dumper is not None:
                 self.dumper.fail_call(call, error)
@@ -105,7 +104,6 @@ class RelayedPasses(Relay):
     """Passes of modules, to the dumper (None: it does not watch these) and to listeners."""
 
     def enter(self, name: str, module: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """See :class:`msprobe.capture.targets.Passes`."""
         session, dumper = self.session, self.dumper
         if not session.recording or session.thread.muted or self.bus.support.is_traced():
             # As the dumper would answer.
@@ -168,7 +166,6 @@ class RelayedPasses(Relay):
         bus.thread.passes.append(relayed)
 
     def leave(self, name: str, module: Any, result: Any, error: BaseException | None = None) -> Any:
-        """See :class:`msprobe.capture.targets.Passes`."""
         bus, dumper = self.bus, self.dumper
         relayed = self._ended(module)
         other = None

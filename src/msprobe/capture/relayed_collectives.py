@@ -29,7 +29,6 @@ class RelayedCollectives(Relay):
     """
 
     def begin_collective(self, key: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)
         dumped = None
@@ -47,13 +46,11 @@ class RelayedCollectives(Relay):
         return RelayedCollective(event, routes, dumped)
 
     def leave_under_way(self, begun: Any, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
-        """See the protocol."""
         dumped = begun.dumped if type(begun) is RelayedCollective else begun
         if dumped is not None:
             self.dumper.leave_under_way(dumped, outputs, facts, result)
 
     def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
-        """See the protocol."""
         dumped = begun.dumped if type(begun) is RelayedCollective else begun
         event = _event_of(begun)
         early, late = routes_around_dump(begun.routes) if event is not None else ((), ())
@@ -63,7 +60,6 @@ class RelayedCollectives(Relay):
         self.bus.show(late, "after", event, results)
 
     def fail_collective(self, begun: Any, error: BaseException) -> None:
-        """See the protocol."""
         dumped = begun.dumped if type(begun) is RelayedCollective else begun
         if dumped is not None:
             self.dumper.fail_collective(dumped, error)

@@ -32,7 +32,6 @@ class RelayedSteps(Relay):
     """
 
     def begin_step(self, key: str, step: NoticedStep) -> Any:
-        """See the protocol."""
         bus, session = self.bus, self.session
         number = session.number(key)
         dumped = None
@@ -63,7 +62,6 @@ class RelayedSteps(Relay):
         return RelayedStep(event, routes, dumped)
 
     def end_step(self, begun: Any, error: BaseException | None) -> None:
-        """See the protocol."""
         relayed = begun if type(begun) is RelayedStep else None
         first, rest = routes_around_dump(relayed.routes) if relayed is not None and error is None else ([], [])
         if relayed is not None and first:
@@ -79,7 +77,7 @@ class RelayedSteps(Relay):
             self.bus.show(rest, "after", relayed.event, None)
 
     def skip_step(self, begun: Any) -> None:
-        """See the protocol. Listeners are notified that it has failed."""
+        """Listeners are notified that it has failed."""
         dumped = begun.dumped if type(begun) is RelayedStep else begun
         if dumped is not None:
             self.session.guard(self.dumper.skip_step, dumped)
@@ -87,7 +85,6 @@ class RelayedSteps(Relay):
             self._fail(begun, RuntimeError(SKIPPED))
 
     def leave_step(self) -> None:
-        """See the protocol."""
         self.bus.leave_step()
 
     def _fail(self, begun: RelayedStep, error: BaseException) -> None:

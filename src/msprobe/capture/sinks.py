@@ -146,7 +146,6 @@ class DumpFolder:
         return self.settings().dump_path
 
     def begin(self, facts: StepFacts) -> DumpWriter:
-        """See :class:`Sink`."""
         settings = self.settings()
         step_folder = layout.step_folder(Path(settings.dump_path), facts.step)
         folder = layout.rank_folder(step_folder, facts.rank)
@@ -171,12 +170,10 @@ class DumpFolder:
         return writer
 
     def tensors(self, step: StepSink) -> TensorFileWriter:
-        """See :class:`Sink`."""
         assert isinstance(step, DumpWriter)
         return self.file_writer(step.folder / layout.TENSOR_FOLDER)
 
     def readable(self, step: StepSink) -> int:
-        """See :class:`Sink`."""
         assert isinstance(step, DumpWriter)
         return readable_records(step.folder)
 

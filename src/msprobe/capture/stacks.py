@@ -15,7 +15,8 @@ import sys
 import types
 from collections.abc import Callable
 
-_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Where the code of msprobe lies.
+OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 # What code the program makes while it runs has stacks of its own; they are not kept for ever.
 _MOST_STACKS = 50_000
@@ -29,7 +30,7 @@ def program_frame() -> types.FrameType:
     """The innermost frame that is not the recorder's: the caller's, where all are."""
     caller = sys._getframe(1)
     frame: types.FrameType | None = caller
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+    while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
         frame = frame.f_back
     return frame or caller
 
@@ -149,7 +150,7 @@ class CallStacks:
                 frame = self._frames[id(code), lasti] = SourceLine(code, lasti)
             every.append(frame)
             recompute = recompute or self._is_recompute(code)
-            if code.co_filename.startswith(_OWN_FOLDER) or id(code) in self._launchers or self._hidden(code):
+            if code.co_filename.startswith(OWN_FOLDER) or id(code) in self._launchers or self._hidden(code):
                 continue
             written.append(frame)
             if not source and not self._is_framework(code.co_filename):

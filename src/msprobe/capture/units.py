@@ -350,13 +350,11 @@ class UnitRecorder(CallWriter, PassWriter):
         self.session.thread.modules.clear()
 
     def note_pass(self, unit: Unit, args: Sequence[Any], kwargs: dict[str, Any], wanted: bool) -> None:
-        """See :class:`PassWriter`."""
         if wanted or self.filter is not None:
             unit.watched = True
             unit.note = self.gradients.note(self.places(args, kwargs))
 
     def parameters_of(self, entry: str, module: Any) -> dict[str, Any]:
-        """See :class:`PassWriter`."""
         assert self.modules is not None
         return {
             key: self.described(value, f"{entry}.parameters.{key}", entry)
@@ -364,28 +362,23 @@ class UnitRecorder(CallWriter, PassWriter):
         }
 
     def state_of(self, module: Any) -> dict[str, Any]:
-        """See :class:`PassWriter`."""
         assert self.modules is not None
         return {} if self.modules.is_training(module) else {"training": False}
 
     def ran(self, unit: Unit) -> None:
-        """See :class:`PassWriter`."""
         assert self.modules is not None
         self.modules.ran(unit.name, unit.module)
 
     # ------------------------------------------------------------ records
 
     def is_kept(self, entry: str, tree: dict[str, Any]) -> bool:
-        """See :class:`Writer`."""
         return bool(self.overflowed(entry, tree))
 
     def watch(self, unit: Unit, result: Any) -> None:
-        """See :class:`Writer`."""
         if unit.note is not None:
             self.gradients.watch(unit, unit.note, self.places_of_results(result))
 
     def inputs_of(self, entry: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """See :class:`PassWriter`."""
         inputs = [self.described(value, f"{entry}.input.{i}", entry) for i, value in enumerate(args)]
         return inputs, {word: self.described(value, f"{entry}.kwargs.{word}", entry) for word, value in kwargs.items()}
 

@@ -104,7 +104,7 @@ def run_against(args: argparse.Namespace, reference: str, only: Sequence[str] = 
     if args.framework == "mindspore":
         raise NotAvailableError(said("lockstep-command-for-mindspore"))
     try:
-        from msprobe.capture.torch.runscript import run_script
+        from msprobe.launcher.runscript import run_script
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise

@@ -147,7 +147,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.framework == "mindspore":
         raise NotAvailableError(said("run-for-mindspore"))
     try:
-        from msprobe.capture.torch.runscript import run_script
+        from msprobe.launcher.runscript import run_script
     except ModuleNotFoundError as problem:
         if problem.name != "torch":
             raise

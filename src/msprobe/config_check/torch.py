@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.torch.digest import tensor_digest, xxh3
-from msprobe.capture.torch.module_calls import watch_module
+from msprobe.capture.torch.modules.module_calls import watch_module
+from msprobe.capture.torch.modules.user_modules import is_training, modules, named_modules, named_parameters, storage_of
 from msprobe.capture.torch.private import NOTING_FUNCTIONS
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import unwrap
-from msprobe.capture.torch.user_modules import is_training, modules, named_modules, named_parameters, storage_of
+from msprobe.capture.torch.tensors.digest import tensor_digest, xxh3
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import unwrap
 from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest
 from msprobe.errors import InvalidInputError
@@ -57,12 +57,10 @@ class _Passes:
         self._after = after
 
     def enter(self, module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
         if not _is_compiling():
             self._before(tuple(args), kwargs)
 
     def leave(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
-        """See :class:`msprobe.capture.torch.module_calls.Watcher`."""
         if error is None and not _is_compiling():
             self._after()
 

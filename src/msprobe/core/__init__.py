@@ -6,15 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from msprobe.capture.single_save import SingleSave
     from msprobe.diagnose.runs import compare_runs
     from msprobe.report.single_sheet import SingleComparator
+    from msprobe.single_save import SingleSave
 
 __all__ = ["SingleComparator", "SingleSave", "compare_runs"]
 
 _HOMES = {
     "SingleComparator": "msprobe.report.single_sheet",
-    "SingleSave": "msprobe.capture.single_save",
+    "SingleSave": "msprobe.single_save",
     "compare_runs": "msprobe.diagnose.runs",
 }
 

@@ -50,7 +50,6 @@ class SeenFact:
     bound: bool = False
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {**measure(self.difference), **(at_least(self.difference) if self.bound else {})}
 
 
@@ -74,7 +73,6 @@ class ResultFact:
         return self.difference <= self.explained
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         record: dict[str, Any] = {
             "slot": self.slot,
             "difference": self.difference,
@@ -92,7 +90,6 @@ class Effect:
     explained: float
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"effect": self.size, "effect_explained": self.explained}
 
 
@@ -104,7 +101,6 @@ class NoEffect:
     within_rounding: float
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"no_effect_in_steps": self.steps, "effect_within_rounding": self.within_rounding}
 
 
@@ -115,7 +111,6 @@ class EffectLater:
     step: int | None
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"effect_in_step": self.step}
 
 
@@ -127,7 +122,6 @@ class OtherArguments:
     words: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {
             "arguments": [
                 {
@@ -149,7 +143,6 @@ class OneSide:
     reference: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"candidate_alone": list(self.candidate), "reference_alone": list(self.reference)}
 
 
@@ -160,7 +153,6 @@ class Because:
     cause: Cause
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"cause": self.cause}
 
 
@@ -173,7 +165,6 @@ class Setting:
     field: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         values = {"candidate": self.candidate, "reference": self.reference}
         return values if self.field is None else {"field": self.field, **values}
 
@@ -192,7 +183,6 @@ class NamedFact:
     name: Any
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {self.what: self.name}
 
 
@@ -204,7 +194,6 @@ class Listed:
     names: Sequence[str]
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {self.what: list(self.names[:_MOST_NAMED])}
 
 
@@ -216,7 +205,6 @@ class Movement:
     factor: float | None
 
     def json(self) -> dict[str, Any]:
-        """See :func:`as_json`."""
         return {"part_of_movement": self.part, "factor": self.factor}
 
 

@@ -18,14 +18,14 @@ from msprobe.capture import native
 from msprobe.capture.events import Event, EventKind, Failure
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.optimizer_turns import OptimizerTurns, Outcome
-from msprobe.capture.torch.digest import address_of
+from msprobe.capture.torch.modules.user_modules import named_parameters
+from msprobe.capture.torch.optimizers.updated_parameters import UpdatedParameters, gradient_of
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.capture.torch.start_arguments import check_model
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
+from msprobe.capture.torch.tensors.digest import address_of
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import ORDINARY, unwrap
 from msprobe.capture.torch.training import TrainingListening
-from msprobe.capture.torch.updated_parameters import UpdatedParameters, gradient_of
-from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.grad_probe.measure import ProbedGradient, measure

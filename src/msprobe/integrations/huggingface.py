@@ -22,9 +22,9 @@ except ModuleNotFoundError as problem:
 
     raise ImportError(said("trainer-package-missing", "huggingface", "transformers", install("hf"))) from None
 
-from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
 from msprobe.guard import answers_user
+from msprobe.launcher.trainer_recording import TrainerRecording
 from msprobe.monitor.torch.trainers import MonitoredTraining
 
 __all__ = ["MsprobeCallback"]

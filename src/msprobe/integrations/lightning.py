@@ -13,10 +13,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.config_check.trainers import CheckedTraining
 from msprobe.distribution import install
 from msprobe.guard import answers_user
+from msprobe.launcher.trainer_recording import TrainerRecording
 from msprobe.messages import said
 from msprobe.monitor.torch.trainers import MonitoredTraining
 

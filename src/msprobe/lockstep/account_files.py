@@ -34,7 +34,6 @@ class Begun:
         self._begun = False
 
     def step(self, step: int, rank: int | None) -> RecordedStep | None:
-        """See :class:`msprobe.lockstep.reference.Steps`."""
         if not self._begun:
             self._begun = True
             _path(self._folder, rank).unlink(missing_ok=True)

@@ -48,7 +48,6 @@ class Beside:
         return own / recorded if recorded and math.isfinite(own / recorded) and own else 1.0
 
     def apart(self, tensor: Any, other: Any) -> float:
-        """See :meth:`msprobe.lockstep.pairing.Values.apart`."""
         return self._values.apart(tensor, other)
 
     def moves(self, gradient: Any, value: Any) -> float:

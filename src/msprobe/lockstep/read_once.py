@@ -28,7 +28,6 @@ class ReadOnce:
         self._lock = threading.Lock()
 
     def array(self, name: str) -> Any:
-        """See :meth:`msprobe.store.part.DumpPart.array`."""
         with self._lock:
             key = self._keys.get(name)
             if key is None:

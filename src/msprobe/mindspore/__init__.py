@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from msprobe.capture.mindspore.debugger import PrecisionDebugger
     from msprobe.capture.mindspore.graph_save import save, save_grad, step
     from msprobe.capture.mindspore.listening import Listening
-    from msprobe.capture.mindspore.seed import seed_all
     from msprobe.monitor.mindspore.trainer import TrainerMon
+    from msprobe.seeding.mindspore import seed_all
 
 __all__ = [
     "Listening",
@@ -37,7 +37,7 @@ _HOMES = {
     "Memory": "msprobe.capture.memory",
     "PrecisionDebugger": "msprobe.capture.mindspore.debugger",
     "TrainerMon": "msprobe.monitor.mindspore.trainer",
-    "seed_all": "msprobe.capture.mindspore.seed",
+    "seed_all": "msprobe.seeding.mindspore",
     "MsprobeStep": "msprobe.capture.mindspore.callbacks",
     "MsprobeInitStep": "msprobe.capture.mindspore.callbacks",
     "save": "msprobe.capture.mindspore.graph_save",

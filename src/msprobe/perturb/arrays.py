@@ -68,7 +68,6 @@ def signs(count: int, seed: int) -> Array:
 
 
 def exchanged(own: Array, axis: int | None) -> Any:
-    """See :meth:`msprobe.perturb.framework.Framework.exchanged`."""
     if own.dtype.kind not in "fc":
         return "dtype unsupported"
     exchanged_array = own.copy()
@@ -100,7 +99,6 @@ def compare(own: Array, other: Array, limits: ErrorLimits) -> TensorDistance:
 
 
 def is_explained(own: Array, other: Array, limits: ErrorLimits, reactions: Reactions) -> bool:
-    """See :meth:`msprobe.perturb.framework.Framework.is_explained`."""
     base = _wide(reactions.base)
     mismatch, flips, ratio, a, b = _elements(_wide(own), _wide(other), limits.floor)
     unbounded, answer = ~np.isfinite(base), np.zeros_like(base)
@@ -119,7 +117,6 @@ def is_explained(own: Array, other: Array, limits: ErrorLimits, reactions: React
 
 
 def goes_one_way(own: Array, reactions: Reactions) -> str:
-    """See :meth:`msprobe.perturb.framework.Framework.goes_one_way`."""
     base, given = _wide(reactions.base), _wide(own)
     if base.shape != given.shape or not base.size:
         return ""

@@ -125,12 +125,10 @@ class PerturbationCheck(OfCalls, Observer):
         self._later: list[tuple[Call, WatchedCall, list[Any], Any]] = []
 
     def forget(self) -> None:
-        """See :class:`OfCalls`."""
         self._later.clear()
         super().forget()
 
     def step_end(self, event: Step) -> None:
-        """See :class:`OfCalls`."""
         later, self._later = self._later, []
         for check_later in later:
             with self.bench.framework.aside(), contextlib.suppress(Exception):

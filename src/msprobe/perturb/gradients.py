@@ -77,7 +77,6 @@ class BackwardCheck(_Differentiating):
         self._held: dict[tuple[str, int], _Held] = {}
 
     def forget(self) -> None:
-        """See :class:`OfCalls`."""
         # Gradients of a step that is over do not come any more.
         self._held.clear()
         super().forget()

@@ -11,9 +11,9 @@ from msprobe.report.compare_functions import compare, compare_distributed
 try:
     from msprobe.capture.torch.debugger import PrecisionDebugger
     from msprobe.capture.torch.listening import Listening
-    from msprobe.capture.torch.seed import seed_all
-    from msprobe.capture.torch.single_module import module_dump, module_dump_end
+    from msprobe.capture.torch.modules.single_module import module_dump, module_dump_end
     from msprobe.monitor.torch.trainer import TrainerMon
+    from msprobe.seeding.torch import seed_all
 except ModuleNotFoundError as problem:
     if (problem.name or "").partition(".")[0] != "torch":
         raise

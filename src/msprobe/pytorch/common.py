@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from msprobe.capture.torch.seed import seed_all
+from msprobe.seeding.torch import seed_all
 
 __all__ = ["seed_all"]

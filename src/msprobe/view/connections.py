@@ -23,13 +23,11 @@ class TimedProtocol(H11Protocol):
     _seen: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See :class:`asyncio.Protocol`."""
         super().connection_made(transport)
         self._seen = self
         self._look_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.Protocol`."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)

@@ -191,7 +191,7 @@ def test_tensors_of_mindspore_are_saved_alike(tmp_path: Path, monkeypatch: pytes
     module.Tensor, module.bfloat16, module.float32 = Tensor, "BFloat16", "Float32"
     module.communication = types.SimpleNamespace(get_rank=lambda: 5)
     monkeypatch.setitem(sys.modules, "mindspore", module)
-    monkeypatch.delitem(sys.modules, "msprobe.capture.mindspore.single_values", raising=False)
+    monkeypatch.delitem(sys.modules, "msprobe.single_save.mindspore", raising=False)
     SingleSave(tmp_path, fmk="mindspore").save({"a": Tensor()})
     assert files(tmp_path / "data") == ["a/step0/rank5/micro_step0/a.json", "a/step0/rank5/micro_step0/a.npy"]
-    sys.modules.pop("msprobe.capture.mindspore.single_values", None)
+    sys.modules.pop("msprobe.single_save.mindspore", None)

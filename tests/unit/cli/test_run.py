@@ -42,12 +42,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[Any, ...], dict[s
         seen.append((args, keywords))
         return 7
 
-    module = types.ModuleType("msprobe.capture.torch.runscript")
+    module = types.ModuleType("msprobe.launcher.runscript")
     module.run_script = run_script  # type: ignore[attr-defined]
     for parent in ("msprobe.capture", "msprobe.capture.torch"):
         if parent not in sys.modules:
             monkeypatch.setitem(sys.modules, parent, types.ModuleType(parent))
-    monkeypatch.setitem(sys.modules, "msprobe.capture.torch.runscript", module)
+    monkeypatch.setitem(sys.modules, "msprobe.launcher.runscript", module)
     return seen
 
 

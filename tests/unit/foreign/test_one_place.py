@@ -63,7 +63,7 @@ _RULES: dict[str, tuple[Callable[[ast.Call], bool], dict[str, str]]] = {
     "printing": (
         _prints,
         {
-            "capture/torch/runscript.py": "what the user's own script ends with, as Python says it",
+            "launcher/runscript.py": "what the user's own script ends with, as Python says it",
             "demo/train.py": "the text of a script that the user gets, which has nothing of ours",
             "doctor/devices.py": "a process of its own, whose answer another reads",
         },

@@ -20,7 +20,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "precheck/memory.py": "the system's own files",
         "environment/configuration/pack_lock.py": "the system's own files",
         "graph/vis_file.py": "a file that this process has written a moment ago",
-        "capture/torch/runscript.py": "the script that the user runs",
+        "launcher/runscript.py": "the script that the user runs",
         "capture/mindspore/kernel_statistics.py": "files of the recorder itself, of this process",
         "precheck/scripts": "part of a script, which imports nothing of this package; files of the package",
         "precheck/mindspore/standalone": "part of a script, which imports nothing of this package",

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from msprobe.capture.torch import recorder
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
 from .kinds import KINDS, Trained, debugged

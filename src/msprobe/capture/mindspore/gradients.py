@@ -39,7 +39,6 @@ class GraphGradients:
         self._youngest = -1
 
     def note(self, tensors: Sequence[PlacedTensor]) -> Any:
-        """See :class:`msprobe.capture.adapter.Gradients`."""
         edges = [graph.edge_of(place) for place in tensors]
         for edge in edges:
             self._see(edge.node)
@@ -50,7 +49,6 @@ class GraphGradients:
             self._youngest = max(self._youngest, node._sequence_nr())
 
     def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
-        """See :class:`msprobe.capture.adapter.Gradients`."""
         results = graph.results_of(tensors)
         results = {key: result for key, result in results.items() if not result.node.is_leaf()}
         if not results:

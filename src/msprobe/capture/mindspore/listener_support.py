@@ -28,48 +28,39 @@ class MindSporeListenerSupport:
         self.parameters = parameters
 
     def unseen(self) -> AbstractContextManager[Any]:
-        """See the protocol."""
         return _unseen()
 
     def is_traced(self) -> bool:
-        """See the protocol. Nothing of ours is in place while something is compiled."""
+        """Nothing of ours is in place while something is compiled."""
         return False
 
     def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See the protocol."""
         return [tensor for _, tensor in self.units.places(values, {})]
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
-        """See the protocol. MindSpore does not count writes: none are seen."""
+        """MindSpore does not count writes: none are seen."""
         return ()
 
     def copied(self, value: Any) -> Any:
-        """See the protocol."""
         return copied(value, mindspore.Tensor, lambda tensor: tensor.copy())
 
     def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
-        """See the protocol."""
         check_is_new(self.tensors_of((own,)), self.tensors_of(args))
         return _in_place_of(own, given)
 
     def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
-        """See the protocol."""
         raise ValueError(said("mindspore-results-fixed"))
 
     def write(self, own: Any, given: Any) -> None:
-        """See the protocol."""
         raise ValueError(said("mindspore-tensors-fixed"))
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """See the protocol."""
         return self.gradients.note(self.units.places(args, dict(kwargs)))
 
     def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
-        """See the protocol."""
         self.gradients.follow(relayed, note, self.units.places_of_results(result))
 
     def watch_parameters(self, name: str, module: Any) -> None:
-        """See the protocol."""
         self.parameters.watch(name, module)
 
 

@@ -17,7 +17,6 @@ class Listening(listening.Listening):
     recorder: MindSporeRecorder
 
     def start(self, model: Any = None) -> None:
-        """See :meth:`msprobe.capture.listening.Listening.start`."""
         names = self.recorder.names
         if model is not None:
             check_model(model, names)

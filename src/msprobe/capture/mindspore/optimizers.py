@@ -43,7 +43,6 @@ class _Step(NoticedStep):
         return self._names_of(self.optimizer)
 
     def parameters(self) -> Mapping[str, OptimizedParameter]:
-        """See :class:`NoticedStep`."""
         states, gradients = states_of(self.optimizer), self._gradients
         parameters: dict[str, OptimizedParameter] = {}
         for place, (name, parameter) in enumerate(self.named):
@@ -53,12 +52,10 @@ class _Step(NoticedStep):
         return parameters
 
     def groups(self) -> list[dict[str, Any]]:
-        """See :class:`NoticedStep`."""
         names = [name for name, _ in self.named]
         return [{"params": [names[place] for place in places], **own} for places, own in groups_of(self.optimizer)]
 
     def facts_before(self, describe: Describe) -> dict[str, Any]:
-        """See :class:`NoticedStep`."""
         counters = {word: describe(value) for word, value in counters_of(self.optimizer).items()}
         return {"state": counters} if counters else {}
 

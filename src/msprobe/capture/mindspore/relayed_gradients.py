@@ -59,7 +59,6 @@ class RelayedGradients(GraphGradients):
             self.open[watch] = None
 
     def forget_step(self) -> None:
-        """See the base class."""
         super().forget_step()
         self._open_backward.clear()
 

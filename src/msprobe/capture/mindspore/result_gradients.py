@@ -35,11 +35,9 @@ class ResultGradients(GraphGradients):
         log.warning(said("argument-gradients-unseen"))
 
     def note(self, tensors: Sequence[PlacedTensor]) -> tuple[list[Edge], set[int]]:
-        """See :class:`msprobe.capture.adapter.Gradients`."""
         return [Edge(None, NO_KEY, path) for path, _ in tensors], {id(tensor) for _, tensor in tensors}
 
     def watch(self, unit: Followed, note: Any, tensors: Sequence[PlacedTensor]) -> None:
-        """See :class:`msprobe.capture.adapter.Gradients`."""
         edges, arguments = note
         watch = Watch(unit, edges, [path for path, _ in tensors], self.session.generation, {})
         for index, (_, tensor) in enumerate(tensors):

@@ -9,11 +9,11 @@ from functools import cached_property
 from msprobe.capture.bus import Bus
 from msprobe.capture.session import Session
 from msprobe.capture.targets import Targets
-from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.gradients import NodeHooks
-from msprobe.capture.torch.models import Models
-from msprobe.capture.torch.names import ApiNames
-from msprobe.capture.torch.parameter_gradients import ParameterHooks
+from msprobe.capture.torch.calls.call_records import CallRecorder
+from msprobe.capture.torch.calls.names import ApiNames
+from msprobe.capture.torch.gradients.graph_nodes import NodeHooks
+from msprobe.capture.torch.gradients.parameter_gradients import ParameterHooks
+from msprobe.capture.torch.modules.models import Models
 from msprobe.capture.torch.threads import RecordedThread
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_rank_id, check_scheduled_tokens, check_token_range
-from msprobe.capture.torch.custom import register_again
-from msprobe.capture.torch.custom_list import ListedApis
+from msprobe.capture.torch.calls.custom import register_again
+from msprobe.capture.torch.calls.custom_list import ListedApis
 from msprobe.capture.torch.dataloader import LoaderSteps
-from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.modules.models import name_modules
 from msprobe.capture.torch.recorder import RANKS, TorchRecorder
 from msprobe.capture.torch.start_arguments import ModelReference, check_model, check_settings
-from msprobe.capture.torch.token_range import TokenRange
+from msprobe.capture.torch.tensors.token_range import TokenRange
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 from msprobe.guard import answers_user, attempt, guarded
@@ -223,7 +223,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
         "Custom").
         """
         self = cls._require()
-        from msprobe.capture.torch.custom import register
+        from msprobe.capture.torch.calls.custom import register
 
         register(self.recorder, module, api, api_prefix)
 
@@ -232,7 +232,7 @@ class PrecisionDebugger(Debugger, one_per_process=True):
     def restore_custom_api(cls, module: Any, api: str) -> None:
         """Undo :meth:`register_custom_api`."""
         self = cls._require()
-        from msprobe.capture.torch.custom import restore
+        from msprobe.capture.torch.calls.custom import restore
 
         restore(self.recorder, module, api)
 

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.device_chunks import is_capturing
-from msprobe.capture.torch.statistics_framework import OwnWork
+from msprobe.capture.torch.devices.device_chunks import is_capturing
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
 from msprobe.guard import attempt
 
 # So many calls that could have shown something else show that an operator computes alike everywhere.

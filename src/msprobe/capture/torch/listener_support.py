@@ -14,8 +14,8 @@ import torch
 from msprobe.capture.listener_support import check_is_new, copied
 from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.torch import private
-from msprobe.capture.torch.gradients import ArgumentEdge, collect_tensors, edge_of, sequence_number
-from msprobe.capture.torch.relayed_gradients import RelayedGradients, RelayedParameterGradients
+from msprobe.capture.torch.gradients.graph_nodes import ArgumentEdge, collect_tensors, edge_of, sequence_number
+from msprobe.capture.torch.gradients.relayed_gradients import RelayedGradients, RelayedParameterGradients
 from msprobe.capture.torch.replacing import in_place_of, write, written
 
 # Whose generators a listener could use.
@@ -37,15 +37,12 @@ class TorchListenerSupport:
         self.forget = forget
 
     def unseen(self) -> AbstractContextManager[Any]:
-        """See the protocol."""
         return _unseen()
 
     def is_traced(self) -> bool:
-        """See the protocol."""
         return private.is_traced()
 
     def tensors_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See the protocol."""
         tensors: list[tuple[str, Any]] = []
         with private.without_functions():
             for value in values:
@@ -53,34 +50,28 @@ class TorchListenerSupport:
         return [tensor for _, tensor in tensors]
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
-        """See the protocol."""
         with private.without_functions():
             return [-1 if tensor is None or tensor.is_inference() else tensor._version for tensor in tensors]
 
     def copied(self, value: Any) -> Any:
-        """See the protocol."""
         return copied(value, torch.Tensor, lambda tensor: tensor.detach().clone())
 
     def in_place_of(self, own: Any, given: Any, args: Sequence[Any]) -> Any:
-        """See the protocol."""
         with private.without_functions():
             check_is_new(self.tensors_of((own,)), self.tensors_of(args))
             return in_place_of(own, given)
 
     def written(self, own: Any, given: Any, kept: Sequence[Any]) -> Any:
-        """See the protocol."""
         with private.without_functions(), torch.no_grad():
             kept = self.tensors_of(kept)
         with private.without_functions():
             return written(own, given, kept, self.forget)
 
     def write(self, own: Any, given: Any) -> None:
-        """See the protocol."""
         with private.without_functions():
             write(own, given, self.forget)
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[ArgumentEdge], int] | None:
-        """See the protocol."""
         if not torch.is_grad_enabled():
             return None
         tensors: list[tuple[str, Any]] = []
@@ -92,13 +83,11 @@ class TorchListenerSupport:
             return [edge_of(tensor, path) for path, tensor in tensors if tensor.requires_grad], sequence_number()
 
     def watch(self, relayed: Relayed, note: Any, result: Any) -> None:
-        """See the protocol."""
         edges, oldest = note
         with private.without_functions():
             self.gradients.watch(relayed, edges, oldest, result)
 
     def watch_parameters(self, name: str, module: Any) -> None:
-        """See the protocol."""
         if torch.is_grad_enabled():
             with private.without_functions():
                 self.parameters.watch(name, module)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msprobe.capture import listening
 from msprobe.capture.torch.debugger import PrecisionDebugger
-from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.modules.models import name_modules
 from msprobe.capture.torch.recorder import TorchRecorder
 from msprobe.capture.torch.start_arguments import check_model
 from msprobe.config.settings import Settings
@@ -20,7 +20,6 @@ class Listening(listening.Listening):
 
     @answers_user
     def start(self, model: Any = None) -> None:
-        """See :meth:`msprobe.capture.listening.Listening.start`."""
         if model is not None:
             check_model(model)
         self.recorder.models.give(model)

@@ -11,9 +11,9 @@ import torch
 from msprobe.capture.events import EventKind
 from msprobe.capture.session import CLIP_GRAD, Session
 from msprobe.capture.torch import private
+from msprobe.capture.torch.calls.function_mode import CallMode, enter_mode, remove_mode
+from msprobe.capture.torch.calls.functions import CustomFunctions
 from msprobe.capture.torch.context import Context
-from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
-from msprobe.capture.torch.functions import CustomFunctions
 from msprobe.capture.torch.patches import Patches
 from msprobe.guard import attempt
 
@@ -149,29 +149,29 @@ class Parts:
         if need == "clipping":
             return [_clip_patches(session)]
         if need == "warnings":
-            from msprobe.capture.torch.user_warnings import UserWarnings
+            from msprobe.capture.torch.calls.user_warnings import UserWarnings
 
             return [UserWarnings()]
         if need == "collective":
-            from msprobe.capture.torch.collectives import CollectiveRecorder
-            from msprobe.capture.torch.functional_collectives import FunctionalCollectives
+            from msprobe.capture.torch.collectives.collective_calls import CollectiveRecorder
+            from msprobe.capture.torch.collectives.functional_collectives import FunctionalCollectives
 
             return [CollectiveRecorder(context), FunctionalCollectives(context)]
         if need == "planning":
-            from msprobe.capture.torch.planning import Planning
+            from msprobe.capture.torch.collectives.planning import Planning
 
             return [Planning(session)]
         if need == "optimizer":
-            from msprobe.capture.torch.optimizers import OptimizerRecorder
+            from msprobe.capture.torch.optimizers.optimizer_hooks import OptimizerRecorder
 
             return [OptimizerRecorder(context)]
         if need == "accumulated":
-            from msprobe.capture.torch.accumulated import AccumulatedGradients
+            from msprobe.capture.torch.gradients.accumulated import AccumulatedGradients
 
             return [AccumulatedGradients(context)]
-        from msprobe.capture.torch.call_operators import CallOperators, named_calls
-        from msprobe.capture.torch.dispatch import OperatorRecorder
-        from msprobe.capture.torch.kernel_dump import KernelDump, npu_module
+        from msprobe.capture.torch.operators.call_operators import CallOperators, named_calls
+        from msprobe.capture.torch.operators.dispatch import OperatorRecorder
+        from msprobe.capture.torch.operators.kernel_dump import KernelDump, npu_module
 
         npu = npu_module()
         if npu is not None:

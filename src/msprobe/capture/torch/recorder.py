@@ -32,26 +32,27 @@ from msprobe.capture.relayed_steps import RelayedSteps
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
 from msprobe.capture.targets import Passes, Targets
-from msprobe.capture.torch import private, values
-from msprobe.capture.torch.calls import CallRecorder
-from msprobe.capture.torch.captured import CapturedGraphs
-from msprobe.capture.torch.collectives_functions import is_entrance
-from msprobe.capture.torch.compiled import CompiledRegions
+from msprobe.capture.torch import private
+from msprobe.capture.torch.calls.call_records import CallRecorder
+from msprobe.capture.torch.calls.function_mode import CallMode, enter_mode, remove_mode
+from msprobe.capture.torch.compiled.compiled_regions import CompiledRegions
+from msprobe.capture.torch.compiled.graph_makers import GraphMakers
 from msprobe.capture.torch.context import Context, GraphHooks
-from msprobe.capture.torch.function_mode import CallMode, enter_mode, remove_mode
-from msprobe.capture.torch.gradients import NodeHooks
-from msprobe.capture.torch.graph_makers import GraphMakers
+from msprobe.capture.torch.gradients.graph_nodes import NodeHooks
+from msprobe.capture.torch.gradients.relayed_gradients import RelayedGradients, RelayedParameterGradients
+from msprobe.capture.torch.graphs.captured import CapturedGraphs
 from msprobe.capture.torch.jitter import JitteredKernels
 from msprobe.capture.torch.listener_support import TorchListenerSupport
-from msprobe.capture.torch.models import Models, roots_besides
-from msprobe.capture.torch.module_hooks import ModuleHooks, TargetOf
-from msprobe.capture.torch.modules import ModuleRecorder
+from msprobe.capture.torch.modules.models import Models, roots_besides
+from msprobe.capture.torch.modules.module_hooks import ModuleHooks, TargetOf
+from msprobe.capture.torch.modules.module_records import ModuleRecorder
 from msprobe.capture.torch.parts import NEEDS_OF_KIND, Parts, needs_of, possible
 from msprobe.capture.torch.precision import settings_of_precision
-from msprobe.capture.torch.relayed_gradients import RelayedGradients, RelayedParameterGradients
-from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.tensor_values import TensorKeeper
+from msprobe.capture.torch.tensors import values
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.tensor_values import TensorKeeper
 from msprobe.capture.torch.threads import RecordedThread
+from msprobe.capture.torch.watched_functions import is_entrance
 from msprobe.config.settings import Settings
 from msprobe.guard import attempt
 

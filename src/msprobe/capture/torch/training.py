@@ -8,10 +8,10 @@ from typing import Any
 from msprobe.capture import training
 from msprobe.capture.optimizer_turns import OptimizerTurns
 from msprobe.capture.torch.listening import Listening
-from msprobe.capture.torch.optimizer_cycle import trained_by
+from msprobe.capture.torch.modules.user_modules import named_parameters
+from msprobe.capture.torch.optimizers.optimizer_cycle import trained_by
+from msprobe.capture.torch.optimizers.updated_parameters import UpdatedParameters
 from msprobe.capture.torch.recorder import TorchRecorder
-from msprobe.capture.torch.updated_parameters import UpdatedParameters
-from msprobe.capture.torch.user_modules import named_parameters
 from msprobe.config.settings import Settings
 
 

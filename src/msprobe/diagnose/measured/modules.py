@@ -154,7 +154,6 @@ class _Modules:
         self._untaken: dict[Event | None, set[int]] = {}
 
     def nodes(self) -> Iterator[Node]:
-        """See :func:`module_nodes`."""
         for event, tensors in self._passes.items():
             if event.direction == "gradient":
                 yield self._gradient(event, tensors.outputs)

@@ -18,20 +18,17 @@ class TorchValues:
     """See :class:`msprobe.lockstep.pairing.Values`."""
 
     def shape(self, tensor: Any) -> tuple[int, ...]:
-        """See the protocol."""
         return tuple(tensor.shape)
 
     def unit(self, tensor: Any) -> float:
-        """See the protocol."""
         dtype = local_part(tensor).dtype
         return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
 
     def is_floating(self, tensor: Any) -> bool:
-        """See the protocol."""
         return bool(tensor.is_floating_point() or tensor.is_complex())
 
     def equals(self, tensor: Any, array: Any) -> bool:
-        """See the protocol. NaN is equal to NaN."""
+        """NaN is equal to NaN."""
         own = local_part(tensor).detach()
         if tuple(own.shape) != tuple(array.shape):
             return False
@@ -45,7 +42,6 @@ class TorchValues:
         )
 
     def like(self, tensor: Any, array: Any) -> torch.Tensor:
-        """See the protocol."""
         own = local_part(tensor)
         # A copy: the array may be a file that is mapped, which nobody can write to.
         like = torch.from_numpy(np.array(array, order="C", copy=True))
@@ -58,7 +54,6 @@ class TorchValues:
         return other
 
     def apart(self, tensor: Any, other: Any) -> float:
-        """See the protocol."""
         own = local_part(tensor).detach()
         if not (own.is_floating_point() or own.is_complex()):
             return 0.0 if torch.equal(own, other) else math.inf
@@ -75,16 +70,13 @@ class TorchValues:
         return apart / size if size else (math.inf if apart else 0.0)
 
     def size(self, tensor: Any) -> float:
-        """See the protocol."""
         own = local_part(tensor).detach()
         return float(own.double().norm()) / math.sqrt(max(1, own.numel()))
 
     def fits(self, tensor: Any, other: Any) -> bool:
-        """See the protocol."""
         return bool(local_part(tensor).shape == other.shape)
 
     def arguments(self, args: Sequence[Any], kwargs: Any) -> list[tuple[str, Any]]:
-        """See the protocol."""
         arguments: list[tuple[str, Any]] = []
         for number, value in enumerate(args):
             _collect(value, f"input.{number}", arguments)
@@ -93,28 +85,23 @@ class TorchValues:
         return arguments
 
     def results(self, result: Any) -> list[tuple[str, Any]]:
-        """See the protocol."""
         results: list[tuple[str, Any]] = []
         _collect(result, "output" if isinstance(result, tuple) else "output.0", results)
         return results
 
     def replaced(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
-        """See the protocol."""
         return _mapped(value, path, lambda tensor, place: given.get(place))
 
     def linked(self, tensor: Any, other: Any) -> Any:
-        """See the protocol."""
         with torch.enable_grad():
             return in_place_of(tensor, other)
 
     def put(self, value: Any, path: str, given: Mapping[str, Any]) -> Any:
-        """See the protocol."""
         return _mapped(value, path, lambda tensor, place: given.get(place, tensor))
 
     def made_again(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, given: Mapping[str, Any], writes: bool
     ) -> dict[str, Any] | None:
-        """See the protocol."""
 
         def taken(tensor: torch.Tensor, path: str) -> torch.Tensor:
             own: torch.Tensor = given.get(path, tensor)

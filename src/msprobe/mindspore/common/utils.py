@@ -8,7 +8,7 @@ from msprobe import mindspore
 
 if TYPE_CHECKING:
     from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
-    from msprobe.capture.mindspore.seed import seed_all
+    from msprobe.seeding.mindspore import seed_all
 
 __all__ = ["MsprobeInitStep", "MsprobeStep", "seed_all"]
 

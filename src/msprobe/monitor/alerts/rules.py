@@ -227,7 +227,7 @@ class DeadGradient:
     _runs: dict[str, KeptRows] = field(default_factory=dict)
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class. It fires when the number of steps is reached, and not again before the gradient has lived."""
+        """It fires when the number of steps is reached, and not again before the gradient has lived."""
         block = step.blocks.get("grad_reduced") or step.blocks.get("grad_unreduced")
         if block is None:
             return
@@ -282,7 +282,7 @@ class FrozenWeights:
     _runs: KeptRows = field(default_factory=lambda: KeptRows(1))
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class. It fires when the number of steps is reached, and not again before the weight has moved."""
+        """It fires when the number of steps is reached, and not again before the weight has moved."""
         # Before the step: so one whose change is lost behind the step does not move either.
         block = step.blocks.get("param_origin") or step.blocks.get("param_updated")
         if block is None:
@@ -316,7 +316,7 @@ class UnevenGradients:
     _kept: KeptRows = field(default_factory=lambda: KeptRows(2))
 
     def judge(self, step: Step) -> Iterator[RuleAlert]:
-        """See the class. It fires when the number of steps is reached."""
+        """It fires when the number of steps is reached."""
         reduced, unreduced = step.blocks.get("grad_reduced"), step.blocks.get("grad_unreduced")
         if reduced is None or unreduced is None or "norm" not in reduced.ops or "norm" not in unreduced.ops:
             return

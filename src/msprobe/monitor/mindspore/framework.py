@@ -71,7 +71,7 @@ class MindSporeMonitorFramework:
         return bool(self._is_differentiated())
 
     def trains(self, module: Any) -> bool:
-        """See the protocol. Cells are in evaluation mode until they are set otherwise, also those that are trained."""
+        """Cells are in evaluation mode until they are set otherwise, also those that are trained."""
         return bool(module.training) or self.has_gradients()
 
     def rank(self) -> int:
@@ -101,7 +101,7 @@ class MindSporeMonitorFramework:
             return ops.concat([tensor.reshape(-1) for tensor in tensors])
 
     def is_in_place(self, event: Any) -> bool:
-        """See the protocol. The result that is reported is the arguments where the call writes to these."""
+        """The result that is reported is the arguments where the call writes to these."""
         return False
 
     def as_tensor(self, number: float) -> Any:

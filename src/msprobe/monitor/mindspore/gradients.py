@@ -13,7 +13,7 @@ from msprobe.monitor.watched import WatchedParameter
 
 
 class UnreducedGradients(gradients.UnreducedGradients):
-    """See the base class. A backward pass of MindSpore adds to nothing: what several micro steps bring is added up
+    """A backward pass of MindSpore adds to nothing: what several micro steps bring is added up
     here, as the program does it elsewhere; a copy of each gradient is kept for it.
     """
 

@@ -55,7 +55,7 @@ class Meter:
         return TensorCells(self._values(host_array(tensor)), shape, dtype)
 
     def collect(self) -> Callable[[], None]:
-        """See the protocol. Everything is read before this returns: MindSpore is not asked by other threads."""
+        """Everything is read before this returns: MindSpore is not asked by other threads."""
         self._read()
         return _nothing_to_do
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from msprobe import log
-from msprobe.capture.torch.user_modules import modules
+from msprobe.capture.torch.modules.user_modules import modules
 from msprobe.guard import pass_on
 from msprobe.messages import said
 

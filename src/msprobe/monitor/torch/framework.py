@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.gradients import collect_tensors
-from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.gradients.graph_nodes import collect_tensors
+from msprobe.capture.torch.modules.models import name_modules
+from msprobe.capture.torch.modules.user_modules import is_training, named_modules, named_parameters, storage_of
 from msprobe.capture.torch.recorder import RANKS
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import unwrap
-from msprobe.capture.torch.storages import in_backward
-from msprobe.capture.torch.user_modules import is_training, named_modules, named_parameters, storage_of
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import unwrap
+from msprobe.capture.torch.tensors.storages import in_backward
 from msprobe.monitor.framework import DEFER, Named
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.meter import Meter

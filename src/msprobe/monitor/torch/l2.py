@@ -17,11 +17,11 @@ from msprobe import log
 from msprobe.capture.events import Direction, EventKind, OptimizerStep, path_of
 from msprobe.capture.listeners import Observer, Wants
 from msprobe.capture.torch import private
-from msprobe.capture.torch.models import name_modules
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import unwrap
-from msprobe.capture.torch.storages import in_backward
-from msprobe.capture.torch.user_modules import is_training
+from msprobe.capture.torch.modules.models import name_modules
+from msprobe.capture.torch.modules.user_modules import is_training
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import unwrap
+from msprobe.capture.torch.tensors.storages import in_backward
 from msprobe.messages import said
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.measurements import Quantity

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from msprobe.capture import native
-from msprobe.capture.torch.digest import address_of
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import ORDINARY, unwrap
+from msprobe.capture.torch.tensors.digest import address_of
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import ORDINARY, unwrap
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.operators import Operators
 from msprobe.monitor.torch.projection import projection

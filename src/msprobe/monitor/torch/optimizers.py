@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from msprobe import log
-from msprobe.capture.torch.updated_parameters import gradient_of
+from msprobe.capture.torch.optimizers.updated_parameters import gradient_of
 from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.monitor.steps import MOMENTS, KeptParameter

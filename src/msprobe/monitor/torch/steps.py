@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msprobe.capture.torch.statistics_framework import OwnWork
-from msprobe.capture.torch.statistics_unusual import unwrap
+from msprobe.capture.torch.tensors.statistics_framework import OwnWork
+from msprobe.capture.torch.tensors.statistics_unusual import unwrap
 from msprobe.monitor import steps
 from msprobe.monitor.gathering import TensorCells
 from msprobe.monitor.state import ConfiguredState
@@ -20,7 +20,7 @@ from msprobe.monitor.watched import WatchedParameter
 
 
 class OptimizerSteps(steps.OptimizerSteps):
-    """See the base class. ``pieces``: parameters of which ranks have pieces; ``left_out`` is called when a wrapper of
+    """``pieces``: parameters of which ranks have pieces; ``left_out`` is called when a wrapper of
     the optimizer has returned without a step.
     """
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from msprobe import log
-from msprobe.capture.torch.module_calls import WatchedModule, watch_module
-from msprobe.capture.torch.user_modules import is_training
+from msprobe.capture.torch.modules.module_calls import WatchedModule, watch_module
+from msprobe.capture.torch.modules.user_modules import is_training
 from msprobe.guard import pass_on
 from msprobe.messages import said
 from msprobe.monitor.torch.trainer import TrainerMon

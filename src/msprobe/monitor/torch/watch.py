@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.listeners import Observer
-from msprobe.capture.torch.user_modules import modules, parameters
+from msprobe.capture.torch.modules.user_modules import modules, parameters
 from msprobe.monitor import measuring
 from msprobe.monitor.gradients import UnreducedGradients
 from msprobe.monitor.torch import gradients

@@ -42,29 +42,24 @@ class MindSporeFramework:
     asks_later = True
 
     def settle(self) -> None:
-        """See the protocol."""
         wait_for_all()
 
     def aside(self) -> AbstractContextManager[None]:
-        """See the protocol."""
         return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
-        """See the protocol."""
         return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
-        """See the protocol. Optimizers have no closures here."""
+        """Optimizers have no closures here."""
         return True
 
     # ---------------------------------------------------------------- tensors
 
     def is_tensor(self, value: Any) -> bool:
-        """See the protocol."""
         return isinstance(value, Tensor)
 
     def why_not(self, value: Any) -> str:
-        """See the protocol."""
         if not isinstance(value, Tensor):
             is_type = isinstance(value, (type, mindspore.common.dtype.Type))
             return said("is-given-function") if callable(value) and not is_type else ""
@@ -76,7 +71,6 @@ class MindSporeFramework:
         return ""
 
     def why_not_call(self, key: str) -> str:
-        """See the protocol."""
         name = last_name(key).lower()
         if any(word in name for word in (*_RANDOM, *_MAY_DRAW)) or name in _RANDOM_TOO:
             return said("draws-unrepeatable-numbers")
@@ -85,74 +79,59 @@ class MindSporeFramework:
         return ""
 
     def is_float(self, tensor: Any) -> bool:
-        """See the protocol."""
         return bool(tensor.is_floating_point())
 
     def dtype(self, tensor: Any) -> str:
-        """See the protocol."""
         return str(tensor.dtype).lower()
 
     def shown_dtype(self, tensor: Any) -> str:
-        """See the protocol."""
         return str(tensor.dtype)
 
     def shown_shape(self, tensor: Any) -> str:
-        """See the protocol."""
         return str(tuple(tensor.shape))
 
     def rank(self, tensor: Any) -> int:
-        """See the protocol."""
         return len(tensor.shape)
 
     def nbytes(self, tensor: Any) -> int:
-        """See the protocol."""
         return int(tensor.nbytes)
 
     def requires_grad(self, tensor: Any) -> bool:
-        """See the protocol."""
         return True
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
-        """See the protocol. MindSpore does not count."""
+        """MindSpore does not count."""
         return ()
 
     def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
-        """See the protocol. Views are not reported: an argument itself is known."""
+        """Views are not reported: an argument itself is known."""
         known = {id(argument) for argument in arguments}
         return any(id(result) in known for result in results)
 
     def unit(self, tensor: Any) -> float:
-        """See the protocol."""
         return unit_of(self.dtype(tensor))
 
     def free_memory(self, tensor: Any) -> int | None:
-        """See the protocol."""
         return None
 
     # ---------------------------------------------------------------- copies
 
     def detached(self, tensor: Any) -> Any:
-        """See the protocol."""
         return tensor.copy()
 
     def twin(self, tensor: Any) -> Any:
-        """See the protocol."""
         return Tensor(tensor).copy()
 
     def cast(self, tensor: Any, dtype: str) -> Any:
-        """See the protocol."""
         return Tensor(tensor).copy().astype(getattr(mindspore, dtype))
 
     def with_dtype_of(self, tensor: Any, other: Any) -> Any:
-        """See the protocol."""
         return tensor.astype(other.dtype)
 
     def on_cpu(self, tensor: Any) -> Any:
-        """See the protocol."""
         return self.twin(tensor)
 
     def on_device_of(self, tensor: Any, other: Any) -> Any:
-        """See the protocol."""
         return tensor
 
     def perturbed(self, mode: PerturbationMode, tensor: Any, settings: FreeBenchmark) -> Any:
@@ -162,50 +141,40 @@ class MindSporeFramework:
         return changed if isinstance(changed, str) else Tensor(changed).astype(tensor.dtype)
 
     def exchanged(self, tensor: Any, axis: int | None) -> Any:
-        """See the protocol."""
         exchanged = arrays.exchanged(_array(tensor), axis)
         return exchanged if isinstance(exchanged, str) else Tensor(exchanged).astype(tensor.dtype)
 
     def as_required(self, tensor: Any, own: Any) -> Any:
-        """See the protocol."""
         return tensor
 
     def last(self, tensor: Any, axis: int) -> Any:
-        """See the protocol."""
         return Tensor(np.take(_array(tensor), -1, axis)).astype(tensor.dtype)
 
     def rounded(self, tensor: Any, unit: float, seed: int) -> Any:
-        """See the protocol."""
         return Tensor(arrays.rounded(_array(tensor), unit, seed)).astype(tensor.dtype)
 
     def moved(self, tensor: Any, seed: int) -> Any:
-        """See the protocol."""
         return Tensor(arrays.moved(_array(tensor), 2 * unit_of(self.dtype(tensor)), seed)).astype(tensor.dtype)
 
     # ---------------------------------------------------------------- running
 
     def ones_for(self, result: Any) -> Sequence[Any]:
-        """See the protocol."""
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
         return [mindspore.ops.ones_like(tensor) if self.is_float(tensor) else None for tensor in tensors]
 
     def context(self) -> Any:
-        """See the protocol."""
         return mindspore.get_rng_state()
 
     def precision(self, context: Any) -> str:
-        """See the protocol."""
         return ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
-        """See the protocol."""
         mindspore.set_rng_state(call.context)
         return call.function(*call.args, **call.kwargs)
 
     def vjp(
         self, call: Invocation, wanted: Sequence[LeafPath], gradients: Sequence[Any], widened: bool = False
     ) -> list[Any]:
-        """See the protocol."""
         whole = {"args": tuple(call.args), "kwargs": dict(call.kwargs)}
         values = dict(leaves(whole))
         mindspore.set_rng_state(call.context)
@@ -225,31 +194,25 @@ class MindSporeFramework:
         return list(gradients_made) if isinstance(gradients_made, tuple) else [gradients_made]
 
     def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
-        """See the protocol."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- comparing
 
     def distance(self, first: Any, other: Any) -> float:
-        """See the protocol."""
         return arrays.distance(_array(first), _array(other))
 
     def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
-        """See the protocol."""
         return arrays.compare(_array(own.astype(other.dtype)), _array(other), limits)
 
     def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
-        """See the protocol."""
         raise NotImplementedError
 
     def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
-        """See the protocol."""
         shifted = [_array(reaction) for reaction in reactions.shifted]
         read = Reactions(_array(reactions.base), shifted, reactions.unit)
         return arrays.is_explained(_array(own.astype(other.dtype)), _array(other), limits, read)
 
     def goes_one_way(self, own: Any, reactions: Reactions) -> str:
-        """See the protocol."""
         shifted = [_array(reaction) for reaction in reactions.shifted]
         return arrays.goes_one_way(_array(own), Reactions(_array(reactions.base), shifted, reactions.unit))
 

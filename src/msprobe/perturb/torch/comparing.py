@@ -132,7 +132,6 @@ def is_explained(own: torch.Tensor, other: torch.Tensor, limits: ErrorLimits, re
 
 
 def goes_one_way(own: torch.Tensor, reactions: Reactions) -> str:
-    """See :meth:`msprobe.perturb.framework.Framework.goes_one_way`."""
     base = _wide(reactions.base)
     given = _wide(own).to(base.device)
     if base.shape != given.shape or not base.numel():

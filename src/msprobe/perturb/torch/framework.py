@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from msprobe.capture.torch import listener_support, private
-from msprobe.capture.torch.digest import address_of
-from msprobe.capture.torch.statistics_unusual import ORDINARY
-from msprobe.capture.torch.storages import address_of_storage
+from msprobe.capture.torch.tensors.digest import address_of
+from msprobe.capture.torch.tensors.statistics_unusual import ORDINARY
+from msprobe.capture.torch.tensors.storages import address_of_storage
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb.framework import ErrorLimits, Invocation, Reactions, TensorDistance
@@ -30,28 +30,23 @@ class TorchFramework:
     asks_later = False
 
     def settle(self) -> None:
-        """See the protocol. Errors come at once, or with the device's next answer."""
+        """Errors come at once, or with the device's next answer."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """See the protocol."""
         return listener_support.aside()
 
     def random_numbers_kept(self) -> AbstractContextManager[None]:
-        """See the protocol."""
         return listener_support.random_numbers_kept()
 
     def is_in_optimizer(self) -> bool:
-        """See the protocol."""
         return running.is_in_optimizer()
 
     # ---------------------------------------------------------------- tensors
 
     def is_tensor(self, value: Any) -> bool:
-        """See the protocol."""
         return isinstance(value, torch.Tensor)
 
     def why_not(self, value: Any) -> str:
-        """See the protocol."""
         if not isinstance(value, torch.Tensor):
             return _why_not_value(value)
         if type(value) not in ORDINARY:
@@ -67,157 +62,123 @@ class TorchFramework:
         return ""
 
     def why_not_call(self, key: str) -> str:
-        """See the protocol. What draws random numbers is made again with the same ones."""
+        """What draws random numbers is made again with the same ones."""
         return ""
 
     def is_float(self, tensor: Any) -> bool:
-        """See the protocol."""
         return bool(tensor.is_floating_point() or tensor.is_complex())
 
     def dtype(self, tensor: Any) -> str:
-        """See the protocol."""
         return str(tensor.dtype).removeprefix("torch.")
 
     def shown_dtype(self, tensor: Any) -> str:
-        """See the protocol."""
         return str(tensor.dtype)
 
     def shown_shape(self, tensor: Any) -> str:
-        """See the protocol."""
         return f"torch.Size({list(tensor.shape)})"
 
     def rank(self, tensor: Any) -> int:
-        """See the protocol."""
         return int(tensor.dim())
 
     def nbytes(self, tensor: Any) -> int:
-        """See the protocol."""
         return int(tensor.numel() * tensor.element_size())
 
     def requires_grad(self, tensor: Any) -> bool:
-        """See the protocol."""
         return bool(tensor.requires_grad)
 
     def versions(self, tensors: Sequence[Any]) -> Sequence[int]:
-        """See the protocol."""
         return [-1 if tensor.is_inference() else tensor._version for tensor in tensors]
 
     def shares_memory(self, results: Sequence[Any], arguments: Sequence[Any]) -> bool:
-        """See the protocol."""
         known = {address_of_storage(tensor) for tensor in arguments}
         return any(address_of_storage(tensor) in known for tensor in results)
 
     def unit(self, tensor: Any) -> float:
-        """See the protocol."""
         if tensor.dtype is torch.float32 and _multiplies_in_less():
             return _TF32_UNIT
         return unit_of(self.dtype(tensor))
 
     def free_memory(self, tensor: Any) -> int | None:
-        """See the protocol."""
         return running.free_memory(tensor.device)
 
     # ---------------------------------------------------------------- copies
 
     def detached(self, tensor: Any) -> Any:
-        """See the protocol."""
         return tensor.detach()
 
     def twin(self, tensor: Any) -> Any:
-        """See the protocol."""
         return copies.twin(tensor)
 
     def cast(self, tensor: Any, dtype: str) -> Any:
-        """See the protocol."""
         return copies.cast(tensor, getattr(torch, dtype))
 
     def with_dtype_of(self, tensor: Any, other: Any) -> Any:
-        """See the protocol."""
         with torch.set_grad_enabled(tensor.requires_grad):
             return tensor.to(device=other.device, dtype=other.dtype)
 
     def on_cpu(self, tensor: Any) -> Any:
-        """See the protocol."""
         return copies.twin(tensor) if tensor.is_cpu else tensor.detach().to("cpu")
 
     def on_device_of(self, tensor: Any, other: Any) -> Any:
-        """See the protocol."""
         return tensor.to(other.device)
 
     def perturbed(self, mode: PerturbationMode, tensor: Any, settings: FreeBenchmark) -> Any:
-        """See the protocol."""
         return kernels.perturbed(mode, tensor.detach(), settings.noise, settings.noise_scale)
 
     def exchanged(self, tensor: Any, axis: int | None) -> Any:
-        """See the protocol."""
         return kernels.exchanged(tensor.detach(), axis)
 
     def as_required(self, tensor: Any, own: Any) -> Any:
-        """See the protocol."""
         wanted = own.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
         return tensor.detach().requires_grad_(True) if wanted else tensor
 
     def last(self, tensor: Any, axis: int) -> Any:
-        """See the protocol."""
         return tensor.select(axis, -1)
 
     def rounded(self, tensor: Any, unit: float, seed: int) -> Any:
-        """See the protocol."""
         return kernels.rounded(tensor.detach(), unit, seed)
 
     def moved(self, tensor: Any, seed: int) -> Any:
-        """See the protocol."""
         return kernels.moved(tensor.detach(), 2 * unit_of(self.dtype(tensor)), seed)
 
     # ---------------------------------------------------------------- running
 
     def ones_for(self, result: Any) -> Sequence[Any]:
-        """See the protocol."""
         tensors = [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
         return [torch.ones_like(tensor) if self.is_float(tensor) else None for tensor in tensors]
 
     def context(self) -> Any:
-        """See the protocol."""
         return running.Moment.now()
 
     def precision(self, context: Any) -> str:
-        """See the protocol."""
         return context.precision if context is not None else ""
 
     def again(self, call: Invocation, widened: bool = False) -> Any:
-        """See the protocol."""
         return running.again(call, widened)
 
     def vjp(
         self, call: Invocation, wanted: Sequence[tuple[Any, ...]], gradients: Sequence[Any], widened: bool = False
     ) -> list[Any]:
-        """See the protocol."""
         return running.vjp(call, wanted, gradients, widened)
 
     def with_graph(self, call: Invocation, on_cpu: bool) -> Any:
-        """See the protocol."""
         return running.with_graph(call, on_cpu)
 
     # ---------------------------------------------------------------- comparing
 
     def distance(self, first: Any, other: Any) -> float:
-        """See the protocol."""
         return comparing.distance(first, other)
 
     def compare(self, own: Any, other: Any, limits: ErrorLimits) -> TensorDistance:
-        """See the protocol."""
         return comparing.compare(own, other, limits)
 
     def compare_with_cpu(self, own: Any, golden: Any, limit: float, mean_limit: float) -> TensorDistance:
-        """See the protocol."""
         return comparing.compare_with_cpu(own, golden, limit, mean_limit)
 
     def is_explained(self, own: Any, other: Any, limits: ErrorLimits, reactions: Reactions) -> bool:
-        """See the protocol."""
         return comparing.is_explained(own, other, limits, reactions)
 
     def goes_one_way(self, own: Any, reactions: Reactions) -> str:
-        """See the protocol."""
         return comparing.goes_one_way(own, reactions)
 
 

@@ -24,7 +24,7 @@ def runner(task: Task) -> OverflowRunner:
 
 
 class OverflowRunner(overflow.OverflowRunner):
-    """See the base class. The side of the device is the record, in its recorded types."""
+    """The side of the device is the record, in its recorded types."""
 
     explained = (UnreadableArgumentError, CannotGenerateError, CallError)
 

@@ -21,7 +21,7 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture.torch import private
-from msprobe.capture.torch.module_calls import WatchedModule, watch_module
+from msprobe.capture.torch.modules.module_calls import WatchedModule, watch_module
 from msprobe.errors import InvalidInputError, MsprobeError
 from msprobe.foreign.console import say
 from msprobe.foreign.plain_numbers import is_number

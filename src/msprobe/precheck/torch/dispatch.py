@@ -16,7 +16,7 @@ import torch
 
 from msprobe import log
 from msprobe.capture.torch import private
-from msprobe.capture.torch.dispatch_operators import describe_operator, written
+from msprobe.capture.torch.operators.dispatch_operators import describe_operator, written
 from msprobe.capture.torch.recorder import RANKS
 from msprobe.config.mistakes import did_you_mean
 from msprobe.errors import InvalidInputError, MsprobeError

@@ -17,7 +17,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from msprobe.capture.torch.function_mode import enter_mode, remove_mode
+from msprobe.capture.torch.calls.function_mode import enter_mode, remove_mode
 
 Tensor = torch.Tensor
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from msprobe.capture.torch.child_processes import ChildProcesses, recorded_command
 from msprobe.children import starting
 from msprobe.errors import PathError
+from msprobe.launcher.child_processes import ChildProcesses, recorded_command
 
 WORDS = ["--level", "mix"]
 RANK = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
@@ -135,7 +135,7 @@ def test_a_command_that_is_a_python_script_is_found_like_a_shell_finds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``msprobe run -- torchrun ...``."""
-    from msprobe.capture.torch.runscript import _target
+    from msprobe.launcher.runscript import _target
 
     for name, first in (("launch", f"#!{sys.executable}"), ("tool", "#!/bin/sh")):
         (tmp_path / name).write_text(first + "\n")

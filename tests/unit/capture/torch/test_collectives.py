@@ -20,8 +20,8 @@ from torch.distributed import all_reduce as all_reduce_imported_before
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed import irecv, isend
 
-from msprobe.capture.torch.collectives import UNLISTED, WRITTEN, find_collectives
-from msprobe.capture.torch.collectives_functions import FunctionCalls
+from msprobe.capture.torch.collectives.collective_calls import UNLISTED, WRITTEN, find_collectives
+from msprobe.capture.torch.watched_functions import FunctionCalls
 from msprobe.pytorch import PrecisionDebugger
 
 pytestmark = [
@@ -200,7 +200,7 @@ def test_a_reduction_object_is_written_as_its_operation(record: Record) -> None:
 
 
 def test_the_group_id_is_that_of_the_reference() -> None:
-    from msprobe.capture.torch.values import group_id
+    from msprobe.capture.torch.tensors.values import group_id
 
     assert group_id([0, 1]) == "77849d8c"
 
@@ -476,7 +476,7 @@ def test_a_class_of_work_with_its_own_wait_is_listened_to(record: Record) -> Non
         def wait(self, timeout: Any = None) -> bool:
             return True
 
-    from msprobe.capture.torch.collectives_work import Unfinished, WorkWatch
+    from msprobe.capture.torch.collectives.collectives_work import Unfinished, WorkWatch
 
     class Session:
         @staticmethod

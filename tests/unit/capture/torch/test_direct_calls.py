@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from msprobe.capture.torch.direct_calls import model_that_runs
+from msprobe.launcher.direct_calls import model_that_runs
 
 
 class Asking(nn.Module):

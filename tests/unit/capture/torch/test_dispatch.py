@@ -14,7 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from msprobe.capture.torch import dispatch_watch
+from msprobe.capture.torch.operators import dispatch_watch
 from msprobe.pytorch import PrecisionDebugger
 
 __all__ = ["record"]
@@ -76,7 +76,7 @@ def test_stacks_are_written(record: Recorder) -> None:
     stacks = dump.file(0, "stack.json")
     of_addmm = next(frames for names, frames in stacks.values() if "Aten.addmm.0.forward" in names)
     assert any("torch_dumps.py" in frame for frame in of_addmm)
-    assert not any("capture/torch/dispatch.py" in frame for frame in of_addmm)
+    assert not any("capture/torch/operators/dispatch.py" in frame for frame in of_addmm)
 
 
 @pytest.mark.parametrize("level", ["L2"])

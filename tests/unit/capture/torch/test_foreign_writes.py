@@ -22,7 +22,7 @@ from torch.autograd import Function
 
 from msprobe.capture import native
 from msprobe.capture.torch import recorder
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 pytestmark = pytest.mark.usefixtures("known_memory")
 Tensor = torch.Tensor

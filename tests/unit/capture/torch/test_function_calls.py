@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from msprobe.capture.torch.function_calls import code_runs, functions_named
+from msprobe.launcher.function_calls import code_runs, functions_named
 
 
 def here() -> Any:

@@ -15,8 +15,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from msprobe.capture.torch import gradients, recorder
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch import recorder
+from msprobe.capture.torch.gradients import graph_nodes as gradients
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
 Context = Callable[[], AbstractContextManager[Any]]

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from support.recorded import Dump, is_value_of, record
 from torch import nn
 
-from msprobe.capture.torch.gradients import (
+from msprobe.capture.torch.gradients.graph_nodes import (
     Boundary,
     GradientGathering,
     NodeHooks,

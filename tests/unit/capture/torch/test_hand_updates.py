@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from msprobe.capture.torch.hand_updates import HandUpdates
+from msprobe.launcher.hand_updates import HandUpdates
 
 
 def through_data(p: Any) -> None:

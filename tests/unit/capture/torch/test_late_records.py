@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.capture.torch import late_descriptions, recorder, tensor_values
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch import recorder
+from msprobe.capture.torch.devices import late_descriptions
+from msprobe.capture.torch.tensors import tensor_values
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
 

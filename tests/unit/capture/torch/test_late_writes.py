@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from msprobe.capture.torch import recorder
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
 

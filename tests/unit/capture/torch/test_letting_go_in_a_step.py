@@ -13,8 +13,8 @@ from support.torch_dumps import Dump, Recorder, record
 from torch import Tensor, nn
 
 from msprobe.capture.step_on import StepOn
-from msprobe.capture.torch.module_calls import watch_module
-from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.capture.torch.modules.module_calls import watch_module
+from msprobe.launcher.script_steps import ScriptSteps
 from msprobe.pytorch import PrecisionDebugger
 
 __all__ = ["record"]

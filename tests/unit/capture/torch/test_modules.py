@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from support.recorded import Dump, ModelT, is_value_of, loss_of, record
 from torch import nn
 
-from msprobe.capture.torch.models import name_modules
+from msprobe.capture.torch.modules.models import name_modules
 from msprobe.pytorch import PrecisionDebugger
 
 Tensor = torch.Tensor

@@ -15,7 +15,7 @@ from support.recorded import record
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from msprobe.capture.torch.names import ApiNames, listed_names
+from msprobe.capture.torch.calls.names import ApiNames, listed_names
 from msprobe.errors import InvalidInputError
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from msprobe.capture import native
-from msprobe.capture.torch import statistics as statistics_module
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors import statistics as statistics_module
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 pytestmark = pytest.mark.skipif(not native.built, reason="the C extension was not built")
 

@@ -21,8 +21,11 @@ from msprobe.capture.records import Describer
 from msprobe.capture.relayed_units import RelayedCall
 from msprobe.capture.session import Session
 from msprobe.capture.stacks import CallStacks
-from msprobe.capture.torch import calls, gradients, module_gradients, modules, parameter_gradients, pass_gradients
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.calls import call_records as calls
+from msprobe.capture.torch.gradients import graph_nodes as gradients
+from msprobe.capture.torch.gradients import module_gradients, parameter_gradients, pass_gradients
+from msprobe.capture.torch.modules import module_records as modules
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.pytorch import PrecisionDebugger
 
 

@@ -11,8 +11,8 @@ import torch
 from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch import nn
 
-from msprobe.capture.torch import script_steps
-from msprobe.capture.torch.script_steps import ScriptSteps
+from msprobe.launcher import script_steps
+from msprobe.launcher.script_steps import ScriptSteps
 
 __all__ = ["record"]
 
@@ -109,7 +109,7 @@ def test_evaluation_begins_no_step(follow: Followed) -> None:
 
 def test_a_program_without_an_optimizer_is_one_step(follow: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other tests may have left optimizers to the garbage collector.
-    monkeypatch.setattr("msprobe.capture.torch.script_steps.all_optimizers", lambda: iter(()))
+    monkeypatch.setattr("msprobe.launcher.script_steps.all_optimizers", lambda: iter(()))
     follow(level="L0")
     model = Toy()
     with torch.no_grad():

@@ -13,7 +13,7 @@ from support.json_text import in_one_line
 from support.native_and_python import use_python
 
 from msprobe.capture import native
-from msprobe.capture.torch.statistics import TensorInfo, TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorInfo, TensorStatistics
 
 nan, inf = math.nan, math.inf
 

@@ -12,9 +12,9 @@ import torch
 from support.native_and_python import use_python
 
 from msprobe.capture import native
-from msprobe.capture.torch import statistics as module
-from msprobe.capture.torch import storages
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors import statistics as module
+from msprobe.capture.torch.tensors import storages
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 
 @pytest.fixture(params=["native", "torch"])

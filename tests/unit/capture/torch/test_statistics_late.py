@@ -11,9 +11,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from msprobe.capture import native
-from msprobe.capture.torch import device_chunks, late_descriptions
-from msprobe.capture.torch import statistics as statistics_module
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.devices import device_chunks, late_descriptions
+from msprobe.capture.torch.tensors import statistics as statistics_module
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 # Elements of a tensor that is not copied.
 LARGE = 10_000

@@ -11,9 +11,10 @@ from support.coded_texts import mentions
 from support.native_and_python import use_python
 
 from msprobe.capture import native
-from msprobe.capture.torch import host_elements, private
-from msprobe.capture.torch import statistics as module
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch import private
+from msprobe.capture.torch.tensors import host_elements
+from msprobe.capture.torch.tensors import statistics as module
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 
 @pytest.fixture(params=["native", "torch"])

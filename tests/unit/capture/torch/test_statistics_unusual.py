@@ -12,8 +12,8 @@ from support.native_and_python import use_python
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from msprobe.capture.torch import statistics_unusual
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors import statistics_unusual
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -368,7 +368,7 @@ def test_nothing_of_ours_is_seen_by_modes_or_left_behind(mode, defer, with_nativ
 
 
 def test_an_error_while_describing_is_a_null_and_counted(monkeypatch) -> None:
-    from msprobe.capture.torch import statistics as module
+    from msprobe.capture.torch.tensors import statistics as module
 
     def fail(tensor):
         raise ValueError("broken\nprobe")

@@ -16,7 +16,7 @@ from support.row_by_row import for_each
 from torch import nn
 
 from msprobe.capture.step_on import StepOn
-from msprobe.capture.torch.step_rules import BackwardRule, CallRule, OptimizerRule, StepRule, UpdateRule, rule_of
+from msprobe.launcher.step_rules import BackwardRule, CallRule, OptimizerRule, StepRule, UpdateRule, rule_of
 
 
 def no_optimizers() -> Iterable[Any]:

@@ -17,8 +17,8 @@ from torch import nn
 
 from msprobe import log
 from msprobe.capture import native
-from msprobe.capture.torch.statistics import TensorStatistics
-from msprobe.capture.torch.tensor_values import copy_values
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.tensor_values import copy_values
 from msprobe.store import tensor_files
 from msprobe.store.dtypes import ELEMENT_TYPES
 from msprobe.store.tensor_buffers import TensorBuffers

@@ -15,8 +15,8 @@ from support.coded_texts import raising
 from support.torch_dumps import Dump
 from torch import nn
 
-from msprobe.capture.torch.trainer_recording import TrainerRecording
 from msprobe.errors import InvalidInputError, MsprobeError
+from msprobe.launcher.trainer_recording import TrainerRecording
 from msprobe.pytorch import PrecisionDebugger
 
 optimizer_module = importlib.import_module("torch.optim.optimizer")

@@ -14,7 +14,7 @@ from support.recorded import record
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from msprobe.capture.torch import private
-from msprobe.capture.torch.transparent import past_question, without_question
+from msprobe.capture.torch.calls.transparent import past_question, without_question
 
 x = torch.arange(4.0).reshape(2, 2)
 

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from msprobe.capture import native
 from msprobe.capture.torch import recorder
-from msprobe.capture.torch.statistics import TensorStatistics
+from msprobe.capture.torch.tensors.statistics import TensorStatistics
 from msprobe.diagnose import compare_runs
 
 pytestmark = pytest.mark.usefixtures("known_memory")

@@ -13,8 +13,8 @@ import torch
 from support.row_by_row import for_each
 from torch import nn
 
-from msprobe.capture.torch import gradients
-from msprobe.capture.torch.gradients import edge_of, find_boundary, sequence_number
+from msprobe.capture.torch.gradients import graph_nodes as gradients
+from msprobe.capture.torch.gradients.graph_nodes import edge_of, find_boundary, sequence_number
 
 
 def _written(x: torch.Tensor) -> torch.Tensor:

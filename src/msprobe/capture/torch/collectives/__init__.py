@@ -1,0 +1,1 @@
+"""Communication between ranks: what is sent, and when an asynchronous one is over."""

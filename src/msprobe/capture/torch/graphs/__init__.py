@@ -1,0 +1,1 @@
+"""Graphs that a program captures on a device and replays: what runs in them is recorded behind each replay."""

@@ -1,0 +1,1 @@
+"""Optimizers: their steps, which parameters they update, and when a training step is over."""
