@@ -17,8 +17,9 @@ pytestmark = pytest.mark.mindspore
 from mindspore import Tensor, ops  # noqa: E402
 from support.mindspore_networks import NETWORKS, STEPS, Result, run  # noqa: E402
 
-from msprobe.capture.mindspore import graph, kernels, tensors  # noqa: E402
-from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
+from msprobe.capture.mindspore import kernels, tensors  # noqa: E402
+from msprobe.capture.mindspore.calls.surface import MINDSPORE  # noqa: E402
+from msprobe.capture.mindspore.gradients import backward_graph as graph  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 
 

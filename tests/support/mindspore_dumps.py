@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from mindspore import mint, nn, ops
 
-from msprobe.capture.mindspore import graph, kernels
+from msprobe.capture.mindspore import kernels
+from msprobe.capture.mindspore.gradients import backward_graph as graph
 from msprobe.mindspore import PrecisionDebugger
 from support import dump_folder
 

@@ -32,7 +32,7 @@ PUBLIC = {
     "grad_probe/comparator.py": ("GradComparator",),
     "precheck/torch/check_api.py": ("check_api",),
     "precheck/torch/compiled_modules.py": ("PrecisionChecker",),
-    "capture/mindspore/graph_save.py": ("save", "save_grad"),
+    "capture/mindspore/graphs/graph_save.py": ("save", "save_grad"),
     "capture/torch/calls/custom.py": ("register", "restore"),
     "report/merged_sheet.py": ("merge_result",),
     "config_check/checker.py": ("ConfigChecker",),

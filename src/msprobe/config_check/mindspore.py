@@ -10,7 +10,7 @@ import numpy as np
 import xxhash
 from mindspore import nn
 
-from msprobe.capture.mindspore.execution import in_graph_mode
+from msprobe.capture.mindspore.graphs.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.config_check.framework import Remove, TensorFacts, WatchedFunction
 from msprobe.config_check.random_calls import digest

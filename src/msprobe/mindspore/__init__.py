@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from msprobe.capture.memory import Memory
     from msprobe.capture.mindspore.callbacks import MsprobeInitStep, MsprobeStep
     from msprobe.capture.mindspore.debugger import PrecisionDebugger
-    from msprobe.capture.mindspore.graph_save import save, save_grad, step
+    from msprobe.capture.mindspore.graphs.graph_save import save, save_grad, step
     from msprobe.capture.mindspore.listening import Listening
     from msprobe.monitor.mindspore.trainer import TrainerMon
     from msprobe.seeding.mindspore import seed_all
@@ -40,9 +40,9 @@ _HOMES = {
     "seed_all": "msprobe.seeding.mindspore",
     "MsprobeStep": "msprobe.capture.mindspore.callbacks",
     "MsprobeInitStep": "msprobe.capture.mindspore.callbacks",
-    "save": "msprobe.capture.mindspore.graph_save",
-    "save_grad": "msprobe.capture.mindspore.graph_save",
-    "step": "msprobe.capture.mindspore.graph_save",
+    "save": "msprobe.capture.mindspore.graphs.graph_save",
+    "save_grad": "msprobe.capture.mindspore.graphs.graph_save",
+    "step": "msprobe.capture.mindspore.graphs.graph_save",
 }
 
 

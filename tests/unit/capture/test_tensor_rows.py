@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 from msprobe.capture import native  # noqa: E402
 from msprobe.capture.tensor_rows import PIECE, TensorRows, pieces_of, row_of, row_of_memory  # noqa: E402
-from msprobe.capture.torch import device_rows  # noqa: E402
+from msprobe.capture.torch.devices import device_rows  # noqa: E402
 from msprobe.capture.torch.tensors.statistics import TensorStatistics  # noqa: E402
 from msprobe.store import row_format, row_signs  # noqa: E402
 from msprobe.store.rows import StoredRows, TensorRow, distance  # noqa: E402

@@ -21,7 +21,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "environment/configuration/pack_lock.py": "the system's own files",
         "graph/vis_file.py": "a file that this process has written a moment ago",
         "launcher/runscript.py": "the script that the user runs",
-        "capture/mindspore/kernel_statistics.py": "files of the recorder itself, of this process",
+        "capture/mindspore/graphs/kernel_statistics.py": "files of the recorder itself, of this process",
         "precheck/scripts": "part of a script, which imports nothing of this package; files of the package",
         "precheck/mindspore/standalone": "part of a script, which imports nothing of this package",
         "precheck/writer.py": "the result of this process",
@@ -87,7 +87,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "engine.py": "an error that was pickled in the same line, to see whether it can be",
         "children/job_process.py": "what a process and the jobs that it has started say over their own pipes",
     },
-    "load": {"capture/mindspore/kernel_statistics.py": "files of the recorder itself, of this process"},
+    "load": {"capture/mindspore/graphs/kernel_statistics.py": "files of the recorder itself, of this process"},
 }
 KINDS = {
     **dict.fromkeys(("read_bytes", "read_text"), "open"),

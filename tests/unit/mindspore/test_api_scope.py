@@ -13,7 +13,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import Tensor, mint, ops  # noqa: E402
 from support.mindspore_dumps import Recorder, batch, record  # noqa: E402
 
-from msprobe.capture.mindspore.surface import MINDSPORE, Surface  # noqa: E402
+from msprobe.capture.mindspore.calls.surface import MINDSPORE, Surface  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 

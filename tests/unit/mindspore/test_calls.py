@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
 from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, record, train_step  # noqa: E402
 
-from msprobe.capture.mindspore.surface import MINDSPORE  # noqa: E402
+from msprobe.capture.mindspore.calls.surface import MINDSPORE  # noqa: E402
 
 __all__ = ["record"]
 

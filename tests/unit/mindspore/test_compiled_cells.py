@@ -15,7 +15,7 @@ from mindspore import nn, ops  # noqa: E402
 from support.mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe.capture.mindspore import recorder  # noqa: E402
-from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
+from msprobe.capture.mindspore.graphs.executor import jit_executor_class  # noqa: E402
 from msprobe.errors import PathError  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402
 

@@ -16,7 +16,7 @@ from mindspore import amp, nn, ops  # noqa: E402
 from support.mindspore_dumps import Dump, Recorder, batch, needs_graph, record  # noqa: E402
 
 from msprobe import log  # noqa: E402
-from msprobe.capture.mindspore.executor import jit_executor_class  # noqa: E402
+from msprobe.capture.mindspore.graphs.executor import jit_executor_class  # noqa: E402
 
 __all__ = ["record"]
 
@@ -122,7 +122,7 @@ def test_a_function_that_cannot_be_compiled_with_ours_is_compiled_without(
 ) -> None:
     # MindSpore leaves a report of what it could not compile.
     monkeypatch.chdir(tmp_path)
-    from msprobe.capture.mindspore import graph_probes
+    from msprobe.capture.mindspore.graphs import graph_probes
 
     def refuse(data: Any, *numbers: Any) -> Any:
         raise ValueError("shapes that change")

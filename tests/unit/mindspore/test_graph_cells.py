@@ -455,8 +455,8 @@ def test_what_cannot_be_compiled_with_ours_is_compiled_without(
 ) -> None:
     # MindSpore leaves a report of what it could not compile.
     monkeypatch.chdir(tmp_path)
-    from msprobe.capture.mindspore import graph_probes
-    from msprobe.capture.mindspore.executor import compiling_classes
+    from msprobe.capture.mindspore.graphs import graph_probes
+    from msprobe.capture.mindspore.graphs.executor import compiling_classes
 
     def refuse(data: Any, *numbers: Any) -> Any:
         raise ValueError("shapes that change")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import nn, ops  # noqa: E402
 from support.mindspore_dumps import batch  # noqa: E402
 
-from msprobe.capture.mindspore import graph_save  # noqa: E402
+from msprobe.capture.mindspore.graphs import graph_save  # noqa: E402
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.mindspore import save, save_grad, step  # noqa: E402
 

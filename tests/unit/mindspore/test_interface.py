@@ -190,7 +190,8 @@ def test_overflow_check_keeps_what_overflows_and_ends(record: Recorder, capsys: 
 def test_memory_that_a_kernel_does_not_write_is_no_overflow(
     record: Recorder, monkeypatch: pytest.MonkeyPatch, overflows: bool
 ) -> None:
-    from msprobe.capture.mindspore import primitives, tensors
+    from msprobe.capture.mindspore import tensors
+    from msprobe.capture.mindspore.calls import primitives
 
     model = nn.SequentialCell(nn.BatchNorm2d(3))
     model.set_train()

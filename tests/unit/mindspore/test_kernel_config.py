@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from msprobe.capture.mindspore.kernel_config import KernelDump, by_graph, by_kernel, kinds_of
-from msprobe.capture.mindspore.kernel_statistics import summarise
+from msprobe.capture.mindspore.graphs.kernel_config import KernelDump, by_graph, by_kernel, kinds_of
+from msprobe.capture.mindspore.graphs.kernel_statistics import summarise
 from msprobe.config.load import load_settings
 from msprobe.config.settings import Settings
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.mindspore
 from mindspore import nn, ops  # noqa: E402
 from support.mindspore_dumps import Recorder, Toy, batch, record, train_step  # noqa: E402
 
-from msprobe.capture.mindspore import graph  # noqa: E402
+from msprobe.capture.mindspore.gradients import backward_graph as graph  # noqa: E402
 
 __all__ = ["record"]
 

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.mindspore
 
 from support.mindspore_dumps import Recorder, batch, needs_kernels, record  # noqa: E402
 
-from msprobe.capture.mindspore import execution, graph_kernels, support  # noqa: E402
-from msprobe.capture.mindspore.graph_kernels import GraphKernels  # noqa: E402
+from msprobe.capture.mindspore import support  # noqa: E402
+from msprobe.capture.mindspore.graphs import execution, graph_kernels  # noqa: E402
+from msprobe.capture.mindspore.graphs.graph_kernels import GraphKernels  # noqa: E402
 from msprobe.config.load import load_settings  # noqa: E402
 from msprobe.errors import InvalidInputError, NotAvailableError  # noqa: E402
 from msprobe.statistics_table import KEYS  # noqa: E402

@@ -9,8 +9,8 @@ from typing import Any
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.mindspore.calls.surface import MINDSPORE, Surface
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.targets import Passes
 from msprobe.capture.units import UnitRecorder
 from msprobe.capture.user_hooks import PassHook

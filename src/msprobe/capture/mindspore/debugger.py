@@ -14,7 +14,7 @@ from msprobe import log
 from msprobe.capture.debugger import SWITCHED_OFF, Debugger
 from msprobe.capture.method_arguments import check_api, check_rank_id, check_token_range
 from msprobe.capture.mindspore.cells import check_model, name_cells
-from msprobe.capture.mindspore.execution import in_graph_mode
+from msprobe.capture.mindspore.graphs.execution import in_graph_mode
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.support import check_dynamic_settings, check_graph_settings, check_settings

@@ -14,8 +14,8 @@ from typing import Any
 
 import mindspore
 
+from msprobe.capture.mindspore.calls.writing_primitives import BATCH_NORM, written_results
 from msprobe.capture.mindspore.tensors import MindSporeTensors
-from msprobe.capture.mindspore.writing_primitives import BATCH_NORM, written_results
 from msprobe.capture.units import UnitRecorder
 
 if tuple(int(part) for part in re.findall(r"\d+", mindspore.__version__)[:2]) >= (2, 10):

@@ -13,7 +13,7 @@ import numpy as np
 from mindspore import nn, ops
 
 from msprobe.capture.listener_support import check_is_alike, check_is_new, copied
-from msprobe.capture.mindspore.relayed_gradients import RelayedGradients, RelayedParameterGradients
+from msprobe.capture.mindspore.gradients.relayed_gradients import RelayedGradients, RelayedParameterGradients
 from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.units import UnitRecorder
 from msprobe.messages import said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from msprobe.capture.mindspore.executor import pynative_executor
+from msprobe.capture.mindspore.graphs.executor import pynative_executor
 from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 

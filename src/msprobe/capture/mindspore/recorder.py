@@ -20,25 +20,25 @@ from msprobe.capture.bus import Bus
 from msprobe.capture.collective_records import CollectiveRecords
 from msprobe.capture.events import path_of
 from msprobe.capture.forks import leave_to_parents
-from msprobe.capture.mindspore.apis import ApiRecorder
+from msprobe.capture.mindspore.calls.apis import ApiRecorder
+from msprobe.capture.mindspore.calls.in_place import InPlaceWatch
+from msprobe.capture.mindspore.calls.primitives import PrimitiveRecorder
+from msprobe.capture.mindspore.calls.surface import surface
 from msprobe.capture.mindspore.cells import CellHooks, cells_of
-from msprobe.capture.mindspore.execution import calls_python, device
-from msprobe.capture.mindspore.executor import wait_for_all
-from msprobe.capture.mindspore.graph import NodeHooks
-from msprobe.capture.mindspore.in_place import InPlaceWatch
-from msprobe.capture.mindspore.jit import JitRecorder
+from msprobe.capture.mindspore.gradients.backward_graph import NodeHooks
+from msprobe.capture.mindspore.gradients.parameter_gradients import CellFacts
+from msprobe.capture.mindspore.gradients.relayed_gradients import RelayedGradients, RelayedParameterGradients
+from msprobe.capture.mindspore.gradients.result_gradients import gradients_for
+from msprobe.capture.mindspore.graphs.execution import calls_python, device
+from msprobe.capture.mindspore.graphs.executor import wait_for_all
+from msprobe.capture.mindspore.graphs.jit import JitRecorder
 from msprobe.capture.mindspore.kernels import KernelRecorder
 from msprobe.capture.mindspore.listener_support import MindSporeListenerSupport
 from msprobe.capture.mindspore.mixed_precision import MixedPrecision
-from msprobe.capture.mindspore.optimizers import OptimizerRecorder
-from msprobe.capture.mindspore.parameter_gradients import CellFacts
+from msprobe.capture.mindspore.optimizers.optimizer_hooks import OptimizerRecorder
 from msprobe.capture.mindspore.precision import settings_of_precision
-from msprobe.capture.mindspore.primitives import PrimitiveRecorder
 from msprobe.capture.mindspore.program_errors import forget_missed, is_of_program, note_missed, raise_missed
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.capture.mindspore.relayed_gradients import RelayedGradients, RelayedParameterGradients
-from msprobe.capture.mindspore.result_gradients import gradients_for
-from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.tensors import MindSporeTensors, plain_types
 from msprobe.capture.optimizer_steps import OptimizerRecords
 from msprobe.capture.records import Describer
@@ -197,7 +197,7 @@ class MindSporeRecorder:
 
     def prepare_compiled(self, model: Any, named: Sequence[tuple[str, nn.Cell]]) -> None:
         """Cells inside of compiled ones have a dump of their own, whatever step they are compiled in."""
-        from msprobe.capture.mindspore.compiled_cells import CompiledCells, compiled_inside
+        from msprobe.capture.mindspore.graphs.compiled_cells import CompiledCells, compiled_inside
 
         if not self._watches_cells or not CompiledCells.is_for(self.settings.task):
             return
@@ -230,13 +230,13 @@ class MindSporeRecorder:
         """See to it that what is compiled next can be recorded, in this step or another: it is compiled once."""
         if self.settings.level == "L2":
             if self.graph_kernels is None:
-                from msprobe.capture.mindspore.graph_kernels import GraphKernels
+                from msprobe.capture.mindspore.graphs.graph_kernels import GraphKernels
 
                 self.graph_kernels = GraphKernels(self.settings)
             self.session.keeps_records = False
             return
         if self.graph is None:
-            from msprobe.capture.mindspore.graph_cells import GraphCells
+            from msprobe.capture.mindspore.graphs.graph_cells import GraphCells
 
             self.graph = GraphCells(self.session, self.statistics, self.keeper)
         self.session.guard(self.graph.watch, named)
@@ -334,7 +334,7 @@ class MindSporeRecorder:
         guard(self.cells.remove)
 
     def pause(self, executor: Any) -> None:
-        """Something is compiled: see :mod:`msprobe.capture.mindspore.jit`."""
+        """Something is compiled: see :mod:`msprobe.capture.mindspore.graphs.jit`."""
         self._paused += 1
         if self._paused == 1 and self._attached:
             running = list(self.session.thread.modules)
@@ -347,7 +347,7 @@ class MindSporeRecorder:
 
     def _compile_cells(self, owner: Any) -> None:
         """A function is compiled that may call cells."""
-        from msprobe.capture.mindspore.compiled_cells import CompiledCells
+        from msprobe.capture.mindspore.graphs.compiled_cells import CompiledCells
 
         named = self._named if self._watches_cells and self.session.recording else ()
         if self.compiled is None and named and CompiledCells.is_for(self.settings.task) and calls_python():

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from msprobe.capture import saving
-from msprobe.capture.mindspore import graph
+from msprobe.capture.mindspore.gradients import backward_graph as graph
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.mindspore.tensors import is_tensor
 from msprobe.capture.saving import DEPTH_LIMIT, PLAIN, SavedGradients

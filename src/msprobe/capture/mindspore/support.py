@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msprobe import log
-from msprobe.capture.mindspore.execution import Backend, backend, calls_python, device, jit_level
+from msprobe.capture.mindspore.graphs.execution import Backend, backend, calls_python, device, jit_level
 from msprobe.capture.mindspore.kernels import is_there
 from msprobe.config.settings import KERNEL_KINDS, TENSOR_KINDS, Settings, quoted
 from msprobe.errors import InvalidInputError, NotAvailableError

@@ -142,7 +142,7 @@ class MindSporeTensors:
     """Answers for the tensors of MindSpore (:class:`msprobe.capture.adapter.Tensors`).
 
     To wait for the values of one tensor takes many times as long as to describe it. So a tensor is held, and read when
-    the step ends, when something is about to be written (:mod:`msprobe.capture.mindspore.in_place`), or when much is
+    the step ends, when something is about to be written (``in_place``), or when much is
     held, or for long. Parameters, which more can write to, are copied by MindSpore, in turn among all other work; the
     copy is held. An overflow check must know at once; kernels (L2) and what save() is
     given are read at once.

@@ -8,7 +8,7 @@ from typing import Any
 from msprobe import log
 from msprobe.capture import training
 from msprobe.capture.mindspore.cells import check_model, name_cells
-from msprobe.capture.mindspore.execution import in_graph_mode
+from msprobe.capture.mindspore.graphs.execution import in_graph_mode
 from msprobe.capture.mindspore.listening import Listening
 from msprobe.capture.mindspore.recorder import MindSporeRecorder
 from msprobe.capture.optimizer_turns import OptimizerTurns

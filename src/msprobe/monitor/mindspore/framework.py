@@ -11,11 +11,11 @@ import mindspore
 import numpy as np
 from mindspore import ops
 
+from msprobe.capture.mindspore.calls.surface import surface
 from msprobe.capture.mindspore.cells import name_cells
-from msprobe.capture.mindspore.execution import device
-from msprobe.capture.mindspore.executor import pynative_executor
+from msprobe.capture.mindspore.graphs.execution import device
+from msprobe.capture.mindspore.graphs.executor import pynative_executor
 from msprobe.capture.mindspore.ranks import RANKS
-from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.tensors import host_array
 from msprobe.monitor.framework import DEFER, Named
 from msprobe.monitor.mindspore.meter import Meter

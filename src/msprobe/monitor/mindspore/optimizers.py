@@ -7,7 +7,7 @@ from typing import Any
 
 import mindspore
 
-from msprobe.capture.mindspore.optimizers import optimizer_classes
+from msprobe.capture.mindspore.optimizers.optimizer_hooks import optimizer_classes
 from msprobe.monitor.steps import KeptParameter
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from mindspore import nn
 
 from msprobe import log
+from msprobe.capture.mindspore.calls.surface import surface
 from msprobe.capture.mindspore.debugger import PrecisionDebugger
-from msprobe.capture.mindspore.surface import surface
 from msprobe.capture.mindspore.training import TrainingListening, warn_of_static_graph
 from msprobe.errors import InvalidInputError
 from msprobe.messages import joined, said

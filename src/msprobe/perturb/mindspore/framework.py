@@ -15,7 +15,7 @@ import numpy as np
 from mindspore import Parameter, Tensor
 
 from msprobe.capture.mindspore import listener_support
-from msprobe.capture.mindspore.executor import pynative_executor, wait_for_all
+from msprobe.capture.mindspore.graphs.executor import pynative_executor, wait_for_all
 from msprobe.config.settings import FreeBenchmark, PerturbationMode
 from msprobe.messages import said
 from msprobe.perturb import arrays

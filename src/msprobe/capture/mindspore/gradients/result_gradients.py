@@ -16,9 +16,9 @@ from mindspore import Parameter
 
 from msprobe import log
 from msprobe.capture.adapter import Followed, PlacedTensor
-from msprobe.capture.mindspore import graph
-from msprobe.capture.mindspore.gradients import GraphGradients, Watch
-from msprobe.capture.mindspore.graph import NO_KEY, Edge, NodeHooks
+from msprobe.capture.mindspore.gradients import backward_graph as graph
+from msprobe.capture.mindspore.gradients.backward_graph import NO_KEY, Edge, NodeHooks
+from msprobe.capture.mindspore.gradients.node_gradients import GraphGradients, Watch
 from msprobe.capture.session import Session
 from msprobe.messages import said
 

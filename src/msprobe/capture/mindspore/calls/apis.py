@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msprobe.capture.mindspore.collectives import is_collective, recorded_collective
-from msprobe.capture.mindspore.in_place import reading_first, writes
+from msprobe.capture.mindspore.calls.collectives import is_collective, recorded_collective
+from msprobe.capture.mindspore.calls.in_place import reading_first, writes
 from msprobe.capture.mindspore.patches import Patches
 from msprobe.capture.targets import Targets
 from msprobe.capture.units import UnitRecorder, recorded, run_recorded

@@ -12,7 +12,7 @@ from typing import Any
 from mindspore import ops
 from mindspore.ops import constexpr
 
-from msprobe.capture.mindspore.execution import device
+from msprobe.capture.mindspore.graphs.execution import device
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said
 

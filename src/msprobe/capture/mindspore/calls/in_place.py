@@ -22,8 +22,8 @@ from typing import Any
 
 from mindspore import Parameter, Tensor, nn, ops
 
-from msprobe.capture.mindspore import writing_primitives
-from msprobe.capture.mindspore.executor import jit_executor_class, pynative_executor
+from msprobe.capture.mindspore.calls import writing_primitives
+from msprobe.capture.mindspore.graphs.executor import jit_executor_class, pynative_executor
 from msprobe.capture.mindspore.patches import Patches, Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mindspore import ops
 
-from msprobe.capture.mindspore.execution import device
+from msprobe.capture.mindspore.graphs.execution import device
 
 _WRITES = "side_effect_mem"
 # They write nothing but averages, which have as many elements as there are channels.

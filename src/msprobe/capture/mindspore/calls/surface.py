@@ -17,7 +17,7 @@ import mindspore
 from mindspore import nn
 
 from msprobe.capture.api_list import api_list
-from msprobe.capture.mindspore.all_functions import functions_of
+from msprobe.capture.mindspore.calls.all_functions import functions_of
 
 
 @dataclass(frozen=True)

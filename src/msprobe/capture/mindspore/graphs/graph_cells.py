@@ -1,7 +1,7 @@
 """The cells of compiled graphs, at level L0: what goes into and comes out of each, forward and backward, with their
 parameters and the gradients of these.
 
-Tensors come by in the order in which the graph runs (:mod:`msprobe.capture.mindspore.graph_probes`); entries are put
+Tensors come by in the order in which the graph runs (``graph_probes``); entries are put
 together when recording stops.
 """
 
@@ -18,9 +18,10 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper
 from msprobe.capture.array_statistics import ArrayStatistics, HostArray
-from msprobe.capture.mindspore.executor import compiling_classes, wait_for_all
-from msprobe.capture.mindspore.graph_passes import CellPass, ParameterValues, WatchedCell, in_order
-from msprobe.capture.mindspore.graph_probes import (
+from msprobe.capture.mindspore.calls.surface import MINDSPORE
+from msprobe.capture.mindspore.graphs.executor import compiling_classes, wait_for_all
+from msprobe.capture.mindspore.graphs.graph_passes import CellPass, ParameterValues, WatchedCell, in_order
+from msprobe.capture.mindspore.graphs.graph_probes import (
     IN,
     MOST_TENSORS,
     OUT,
@@ -32,7 +33,6 @@ from msprobe.capture.mindspore.graph_probes import (
     watched_construct,
 )
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.mindspore.surface import MINDSPORE
 from msprobe.capture.mindspore.tensors import TYPE_NAME, host_array
 from msprobe.capture.session import Session
 from msprobe.messages import said

@@ -7,10 +7,10 @@ from typing import Any
 
 from msprobe.capture.bus import Bus
 from msprobe.capture.events import ParameterGradient
-from msprobe.capture.mindspore.asked_gradients import AskedGradients
-from msprobe.capture.mindspore.gradients import GraphGradients, Watch
-from msprobe.capture.mindspore.graph import NodeHooks
-from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.mindspore.calls.surface import Surface
+from msprobe.capture.mindspore.gradients.asked_gradients import AskedGradients
+from msprobe.capture.mindspore.gradients.backward_graph import NodeHooks
+from msprobe.capture.mindspore.gradients.node_gradients import GraphGradients, Watch
 from msprobe.capture.relayed_units import Relayed
 from msprobe.capture.session import Session
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.mindspore.executor import pynative_executor
+from msprobe.capture.mindspore.graphs.executor import pynative_executor
 from msprobe.capture.mindspore.patches import ExecutorWatch, Replacement
 
 #: Where a gradient of a node goes: None if nowhere, the name of a leaf, empty for a node.

@@ -12,9 +12,9 @@ from typing import Any
 
 from mindspore import nn, ops
 
+from msprobe.capture.mindspore.calls.writing_primitives import BATCH_NORM, written_results
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.mindspore.tensors import MindSporeTensors
-from msprobe.capture.mindspore.writing_primitives import BATCH_NORM, written_results
 from msprobe.capture.units import UnitRecorder, run_recorded
 
 

@@ -9,7 +9,7 @@ import xxhash
 from mindspore import nn
 
 from msprobe.capture.array_statistics import HostArray
-from msprobe.capture.mindspore.graph_probes import IN, OUT, ProbeNumber, indexes
+from msprobe.capture.mindspore.graphs.graph_probes import IN, OUT, ProbeNumber, indexes
 from msprobe.store.dtypes import Array
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import mindspore
 
 from msprobe import log
-from msprobe.capture.mindspore.execution import backend
-from msprobe.capture.mindspore.executor import wait_for_all
-from msprobe.capture.mindspore.kernel_config import by_graph, by_kernel, kinds_of
-from msprobe.capture.mindspore.kernel_statistics import summarise
+from msprobe.capture.mindspore.graphs.execution import backend
+from msprobe.capture.mindspore.graphs.executor import wait_for_all
+from msprobe.capture.mindspore.graphs.kernel_config import by_graph, by_kernel, kinds_of
+from msprobe.capture.mindspore.graphs.kernel_statistics import summarise
 from msprobe.config.settings import Settings
 from msprobe.messages import said
 from msprobe.paths import make_folder, write_atomically

@@ -10,7 +10,7 @@ from typing import Any
 
 from mindspore import nn
 
-from msprobe.capture.mindspore.surface import Surface
+from msprobe.capture.mindspore.calls.surface import Surface
 from msprobe.capture.parameter_entries import ParameterEntries
 from msprobe.capture.units import UnitRecorder
 

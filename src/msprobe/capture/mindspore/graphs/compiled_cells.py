@@ -1,7 +1,7 @@
 """Cells inside of a cell whose ``construct`` is under ``mindspore.jit``, in a dynamic-graph program (L0 and mix).
 
 They run in a compiled graph, of which hooks see nothing. So they are recorded as those of a static graph are
-(:mod:`msprobe.capture.mindspore.graph_cells`), in a dump of their own: ``dump_path/graph/step{n}``; what runs step by
+(``graph_cells``), in a dump of their own: ``dump_path/graph/step{n}``; what runs step by
 step goes to ``dump_path/pynative/step{n}``. Without such a cell there is one dump, in ``dump_path``.
 """
 
@@ -17,11 +17,11 @@ from mindspore import nn
 from msprobe import log
 from msprobe.capture.array_files import ArrayKeeper, array_file_writer
 from msprobe.capture.array_statistics import ArrayStatistics
-from msprobe.capture.mindspore.executor import jit_executor_class, wait_for_all
-from msprobe.capture.mindspore.graph_cells import GraphCells
-from msprobe.capture.mindspore.jit import Pausable, compiled_apart
+from msprobe.capture.mindspore.calls.surface import MINDSPORE, Surface
+from msprobe.capture.mindspore.graphs.executor import jit_executor_class, wait_for_all
+from msprobe.capture.mindspore.graphs.graph_cells import GraphCells
+from msprobe.capture.mindspore.graphs.jit import Pausable, compiled_apart
 from msprobe.capture.mindspore.patches import Replacement
-from msprobe.capture.mindspore.surface import MINDSPORE, Surface
 from msprobe.capture.mindspore.tensors import host_array
 from msprobe.capture.session import Session
 from msprobe.messages import said

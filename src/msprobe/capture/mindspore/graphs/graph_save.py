@@ -1,7 +1,7 @@
 """``save`` and ``save_grad``: values and gradients out of the middle of a static graph, to files.
 
 Called inside ``construct`` they become part of the graph: a custom operator that hands its input to Python (on Ascend
-one of MindSpore's that writes files: :mod:`msprobe.capture.mindspore.device_save`). It works in the dynamic graph, too.
+one of MindSpore's that writes files: ``device_save``). It works in the dynamic graph, too.
 Files are ``{save_dir}/step{n}/rank{r}/{name}_{dtype}_{id}.npy``; the number at the end says
 the order of the values in the program, then of the gradients, and of visits where a place is visited more than once
 in a step. :func:`step` begins the next step.
@@ -23,14 +23,14 @@ from mindspore.ops import constexpr
 
 from msprobe import log
 from msprobe.capture.array_files import npy_header
-from msprobe.capture.mindspore.device_save import (
+from msprobe.capture.mindspore.graphs.device_save import (
     device_path,
     device_save,
     device_save_grad,
     device_step,
     device_writes,
 )
-from msprobe.capture.mindspore.executor import wait_for_all
+from msprobe.capture.mindspore.graphs.executor import wait_for_all
 from msprobe.capture.mindspore.ranks import RANKS
 from msprobe.errors import InvalidInputError
 from msprobe.messages import said

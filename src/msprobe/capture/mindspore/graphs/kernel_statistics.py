@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msprobe import log
-from msprobe.capture.mindspore.kernel_config import NET_NAME, USUAL_KINDS
+from msprobe.capture.mindspore.graphs.kernel_config import NET_NAME, USUAL_KINDS
 from msprobe.foreign import csv_cells
 from msprobe.messages import said
 from msprobe.paths import write_atomically

@@ -3,7 +3,7 @@
 Every tensor that takes part has a node (``_grad_node``); nodes know where their gradients go (``next_functions``) and
 call hooks before and after they run. Hooks on nodes that exist anyway see a call's gradients without a tensor being
 replaced or a node being added. Seen in MindSpore 2.8 to 2.10; what is done without such nodes:
-:mod:`msprobe.capture.mindspore.result_gradients`.
+:mod:`msprobe.capture.mindspore.gradients.result_gradients`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mindspore import Tensor
 
 from msprobe.capture.adapter import PlacedTensor
-from msprobe.capture.mindspore.asked_gradients import End, leaf_name
+from msprobe.capture.mindspore.gradients.asked_gradients import End, leaf_name
 
 Node = Any
 

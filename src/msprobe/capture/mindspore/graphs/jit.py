@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from mindspore import nn
 
 from msprobe import log
-from msprobe.capture.mindspore.executor import jit_executor_class
+from msprobe.capture.mindspore.graphs.executor import jit_executor_class
 from msprobe.capture.mindspore.patches import Replacement
 from msprobe.capture.units import UnitRecorder, run_recorded
 from msprobe.messages import said

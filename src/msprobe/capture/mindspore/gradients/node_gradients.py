@@ -7,9 +7,9 @@ from typing import Any
 
 from msprobe.capture.adapter import Followed, PlacedTensor
 from msprobe.capture.backward_records import add_gradients, merged_arguments, places_of, put_backward
-from msprobe.capture.mindspore import graph
-from msprobe.capture.mindspore.asked_gradients import AskedGradients, End
-from msprobe.capture.mindspore.graph import Edge, NodeHooks
+from msprobe.capture.mindspore.gradients import backward_graph as graph
+from msprobe.capture.mindspore.gradients.asked_gradients import AskedGradients, End
+from msprobe.capture.mindspore.gradients.backward_graph import Edge, NodeHooks
 from msprobe.capture.mindspore.tensors import sum_of
 from msprobe.capture.session import Session
 from msprobe.capture.units import UnitRecorder

@@ -3,7 +3,7 @@
 
 A step is a call of the optimizer, ``optimizer(gradients)``, wherever it is made: in the program's loop, in
 ``TrainOneStepCell``, in ``Model.train``. Gradients are those that it is given; settings and states those of
-:mod:`msprobe.capture.mindspore.optimizer_settings`.
+:mod:`msprobe.capture.mindspore.optimizers.optimizer_settings`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import mindspore
 from mindspore import nn
 
 from msprobe.capture.events import OptimizedParameter
-from msprobe.capture.mindspore.optimizer_settings import counters_of, groups_of, states_of
+from msprobe.capture.mindspore.calls.surface import Surface
+from msprobe.capture.mindspore.optimizers.optimizer_settings import counters_of, groups_of, states_of
 from msprobe.capture.mindspore.patches import Patches
-from msprobe.capture.mindspore.surface import Surface
 from msprobe.capture.optimizer_steps import Describe, NoticedStep
 from msprobe.capture.session import OPTIMIZER, Session
 from msprobe.capture.targets import Targets

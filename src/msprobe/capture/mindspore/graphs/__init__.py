@@ -1,0 +1,1 @@
+"""Static graphs, and cells that are compiled inside a dynamic-graph program."""

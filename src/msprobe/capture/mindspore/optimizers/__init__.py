@@ -1,0 +1,1 @@
+"""Optimizers: their steps, and what they were given."""
