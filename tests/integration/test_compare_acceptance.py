@@ -661,15 +661,6 @@ def test_mappings_between_frameworks_need_two(
 # Row 25
 
 
-def test_names_that_look_like_formulas_are_kept_as_texts(tmp_path: Path) -> None:
-    data = {"=cmd|x.0.forward": forward({"type": "str", "value": "-inf"}, {"type": "str", "value": "@SUM(A1)"})}
-    dump = write_dump(tmp_path / "a", data)
-    table = sheet(run(tmp_path, dump, dump))
-    assert table.rows[0]["NPU Name"] == "'=cmd|x.0.forward.input.0"
-    assert table.rows[0]["NPU max"] == "-inf"
-    assert table.rows[1]["NPU max"] == "'@SUM(A1)"
-
-
 # Section 5
 
 

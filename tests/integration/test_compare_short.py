@@ -325,18 +325,6 @@ def test_the_command_needs_no_framework(dumps: Path, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
 
 
-def test_names_in_a_dump_cannot_drive_the_terminal(tmp_path: Path) -> None:
-    evil = "Tensor.\x1b]0;owned\x07\x9b2J.0.forward"
-    for side, scale in (("one", 1.0), ("two", 2.0)):
-        write_part(tmp_path / side, {evil: call(tensor(2), out=tensor(2, value=scale))})
-    done = run(tmp_path / "one", tmp_path / "two", "-o", tmp_path / "out", "--html")
-    assert done.returncode == 1, done.stderr
-    assert all(letter.isprintable() for letter in done.stdout.replace("\n", ""))
-    page = tmp_path / "out" / "verdict.html"
-    assert "\x1b" not in page.read_text()
-    assert "owned" in page_words(page)
-
-
 @pytest.mark.parametrize("short", [False, True], ids=["buffered", "at once"])
 @pytest.mark.parametrize(("candidate", "status"), [("same", 0), ("other", 1)])
 def test_a_reader_that_leaves_early_does_not_change_the_status(

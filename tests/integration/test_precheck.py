@@ -170,29 +170,6 @@ def test_recorded_values_are_used_and_a_missing_file_costs_its_call_only(values:
     assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
 
 
-def test_a_worker_that_dies_costs_one_call(statistics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "crashing.py").write_text(
-        "import os\n\n\ndef run(function, args, kwargs):\n"
-        "    if getattr(function, '__name__', '') == 'softmax':\n        os.abort()\n"
-        "    return function(*args, **kwargs)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    checked(statistics, tmp_path / "out", "--candidate", "plugin:crashing:run")
-    by_name = {row[0]: row for row in rows(tmp_path / "out")}
-    assert by_name["Torch.softmax.0"][1:3] == ["SKIP", "SKIP"]
-    assert mentions(by_name["Torch.softmax.0"][3], "worker-killed", signal="SIGABRT")
-    assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
-
-
-def test_a_check_goes_on_where_it_was_cut(statistics: Path, tmp_path: Path) -> None:
-    checked(statistics, tmp_path)
-    (result,), (details,) = (list(tmp_path.glob(f"*_{kind}_*.csv")) for kind in ("result", "details"))
-    whole = result.read_bytes(), details.read_bytes()
-    result.write_bytes(b"".join(whole[0].splitlines(keepends=True)[:5])[:-3])
-    checked(statistics, tmp_path, "-csv_path", result)
-    assert (result.read_bytes(), details.read_bytes()) == whole
-
-
 def test_what_was_found_before_a_check_was_cut_counts(statistics: Path, tmp_path: Path) -> None:
     words = ("-api_info", statistics, "-o", tmp_path, "--candidate", "inject:nan@0", "--control", "cpu")
     call("run_ut", *words)

@@ -174,16 +174,6 @@ def test_a_misspelt_command_of_the_old_form_is_answered_too(
     assert (code_at_the_end(err), named_in(err)) == ("U135", ["comapre", "compare"])
 
 
-@pytest.mark.parametrize("name", commands.known_names())
-def test_every_available_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([name, "-h"])
-    assert ended.value.code == 0
-    out = capsys.readouterr().out
-    assert f"usage: msprobe {name}" in out
-    assert "--debug" in out
-
-
 @pytest.mark.process
 def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent")

@@ -148,21 +148,3 @@ def test_the_page_shows_what_the_file_says(step: Path, tmp_path: Path) -> None:
             assert "rank 1" in json.dumps(finding)
         finally:
             source.close()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nan_analyze", "-i", "nowhere"],
-        ["run_ut", "-api_info", "nowhere"],
-        ["op_check", "--candidate", "gpu"],
-        ["collect", "nowhere", "-o", "out"],
-        ["api_precision_compare", "-npu", "nowhere", "-gpu", "nowhere"],
-    ],
-)
-def test_bad_input_has_one_exit_status(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(words) == 2
-    assert "msprobe: " in capsys.readouterr().err

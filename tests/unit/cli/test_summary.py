@@ -156,13 +156,6 @@ def test_sizes_read_well(size: int, text: str) -> None:
     assert summary._size_text(size) == text
 
 
-def test_names_from_strangers_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"\x1b[31mTensor.sum.0.forward": forward(tensor(NAN))}
-    write(tmp_path / "rank", data, level="\x1b]0;title\x07")
-    assert main(["summary", str(tmp_path / "rank")]) == 0
-    assert capsys.readouterr().out.replace("\n", "").isprintable()
-
-
 def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in (tmp_path, tmp_path / "absent"):
         assert main(["summary", str(place)]) == 2  # 1 says that a part of a dump is broken

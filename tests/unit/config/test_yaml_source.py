@@ -12,7 +12,6 @@ from support.row_by_row import for_each
 
 from msprobe.config.yaml_source import parse_yaml, read_yaml
 from msprobe.errors import InvalidInputError, PathError
-from msprobe.foreign.budget import BudgetError
 
 
 def test_scalars_stay_the_texts_they_are() -> None:
@@ -69,13 +68,6 @@ def test_what_is_no_plain_yaml_is_refused_with_its_place(text: str | bytes, told
         parse_yaml(text, "m.yaml")
     assert told in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_aliases_cannot_make_a_small_file_endless() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    with pytest.raises(BudgetError):
-        parse_yaml("\n".join(lines))
 
 
 @pytest.mark.parametrize("name", ["m.json", "m"])

@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, nn, ops  # noqa: E402
-from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, needs_graph, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, needs_graph, record, train_step  # noqa: E402
 
 __all__ = ["record"]
 
@@ -255,28 +255,6 @@ def test_token_range_records_the_calls_that_are_asked_for(record: Recorder) -> N
         "Cell.1.Tanh.forward.1",
     ]
     assert not model._forward_hook
-
-
-def test_a_rank_of_ones_own_names_the_folder(record: Recorder) -> None:
-    model = nn.SequentialCell(nn.Dense(8, 8))
-    debugger = record(level="L0")
-    debugger.start(model, rank_id=5)
-    model(batch())
-    debugger.stop()
-    debugger.step()
-    assert record.end().data(rank="rank5")
-
-
-def test_structure_has_types_and_shapes_and_no_numbers(record: Recorder) -> None:
-    debugger = record(level="mix", task="structure")
-    debugger.start(model := Toy())
-    gradients_of(model)(batch())
-    debugger.stop()
-    debugger.step()
-    dump = record.end()
-    entry = dump.data()["Cell.blk.fc1.Dense.forward.0"]
-    assert entry["input_args"] == [{"type": "mindspore.Tensor", "dtype": "Float32", "shape": [3, 8]}]
-    assert dump.file(name="construct.json")["Cell.blk.fc1.Dense.forward.0"] == "Cell.blk.Block.forward.0"
 
 
 def test_tensors_are_saved_as_they_were(record: Recorder) -> None:

@@ -197,17 +197,6 @@ def test_a_call_is_made_again_with_perturbed_input_and_the_training_stays_bit_id
     assert 0 < apart["Functional.gelu.0.forward"] < 0.1
 
 
-def test_a_listener_that_raises_is_told_once_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Failing(Observer):
-        def gradient(self, event: Any) -> None:
-            raise RuntimeError("not today")
-
-    others = Everything()
-    assert same(train(debugger(tmp_path, Failing(), others)), train())
-    assert mentions(capsys.readouterr().out, "listener-failed", listener="Failing", method="gradient") == 1
-    assert len(others.told) > 50
-
-
 def test_listeners_without_a_debugger_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     everything, net = Everything(), Net()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.coded_texts import mentions
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
@@ -61,43 +60,6 @@ def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
         assert ops.tanh is original
     PrecisionDebugger.reset()
     assert file.dump.steps() == ["step1", "step2", "step4"]
-
-
-def test_other_changes_count_from_the_next_step_on_and_registered_functions_stay(file: File) -> None:
-    class Holder:
-        @staticmethod
-        def double(x: Any) -> Any:
-            return x * 2
-
-    file.write(dump_enable=True)
-    debugger = PrecisionDebugger(str(file.path))
-    debugger.register_custom_api(Holder, "double")
-    model = Toy()
-    debugger.start(model)
-    model(batch())
-    file.write(level="mix")
-    debugger.stop()
-    debugger.step()
-    debugger.start(model)
-    Holder.double(model(batch()))
-    debugger.stop()
-    debugger.step()
-    PrecisionDebugger.reset()
-    assert file.dump.file(0)["level"] == "L1"
-    assert file.dump.file(1)["level"] == "mix"
-    assert {"Cell.blk.fc1.Dense.forward.0", "Holder.double.0.forward"} <= set(file.dump.names(1))
-
-
-def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
-    file.write(dump_enable=True)
-    debugger = PrecisionDebugger(str(file.path))
-    model = Toy()
-    for text in ({"level": "L9"}, {"level": "L1", "task": "diff_check"}):
-        file.write(**text)
-        train_step(debugger, model)
-    PrecisionDebugger.reset()
-    assert file.dump.steps() == ["step0", "step1"]
-    assert mentions(capsys.readouterr().out, "changed-config-not-used") == 2
 
 
 def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -15,17 +14,7 @@ from support.recorded import Dump, is_value_of, record
 from torch import nn
 
 from msprobe.capture.torch.gradients import (
-    Boundary,
-    GradientGathering,
-    NodeHooks,
-    accumulating_node,
-    bases_of,
     collect_tensors,
-    edge_of,
-    find_boundary,
-    has_inner_nodes,
-    sequence_number,
-    shares_of,
 )
 
 Tensor = torch.Tensor
@@ -173,21 +162,6 @@ def test_a_tensor_used_often_inside_a_module_gets_the_sum(tmp_path: Path) -> Non
     entry = record(tmp_path, work, model, level="L0").data["Module.it.Calls.backward.0"]
     assert x.grad is not None
     assert is_value_of(entry["output"][0], x.grad)
-
-
-def test_an_argument_given_twice_has_one_gradient(tmp_path: Path) -> None:
-    (x,) = leaves(S)
-    model = nn.ModuleDict({"it": Calls(lambda a, b: a * b.exp())})
-
-    def work() -> None:
-        y = x * 1
-        weighted(model["it"](y, y)).backward()
-
-    entry = record(tmp_path, work, model, level="L0").data["Module.it.Calls.backward.0"]
-    assert x.grad is not None
-    assert is_value_of(entry["output"][0], x.grad)
-    assert entry["output"][1] is None
-    assert entry["merged"] == {"input.1": "input.0"}
 
 
 @pytest.mark.parametrize("leaf", [True, False])
@@ -425,158 +399,9 @@ def test_no_node_is_added_and_none_is_kept(tmp_path: Path, level: str) -> None:
 # ---------------------------------------------------------------- the parts
 
 
-def test_the_boundary_ends_at_the_arguments() -> None:
-    x, y, weight = leaves(S, S, S)
-    above = x * 1
-    edges = [edge_of(above, "input.0"), edge_of(y, "input.1")]
-    oldest = sequence_number()
-    result = (above.exp() * weight + y).tanh()
-    boundary = find_boundary([result.grad_fn], edges, oldest)
-    assert {(place.node.name(), index) for place in boundary for _, index in place.slots} == {
-        ("ExpBackward0", 0),
-        ("AddBackward0", 1),
-    }
-    assert shares_of(boundary, 2) == [1, 1]
-    assert has_inner_nodes(result.grad_fn, oldest)
-    assert not has_inner_nodes(above.grad_fn, 0)
-
-
-def test_an_edge_of_a_leaf_makes_no_node() -> None:
-    (x,) = leaves(S)
-    before = sequence_number()
-    edge = edge_of(x, "input.0")
-    assert edge.node is None
-    assert edge.tensor is x
-    assert sequence_number() == before
-
-
-def test_what_was_there_before_the_call_is_not_walked() -> None:
-    (x,) = leaves(S)
-    above = x
-    for _ in range(100):
-        above = above * 1
-    oldest = sequence_number()
-    result = torch.tanh(above.detach() + above)
-    boundary = find_boundary([result.grad_fn], [], oldest)
-    assert boundary == []
-
-
-def test_the_same_tensor_twice_is_one_argument_of_the_boundary() -> None:
-    (x,) = leaves(S)
-    above = x * 1
-    edges = [edge_of(above, "input.0"), edge_of(above, "input.1")]
-    oldest = sequence_number()
-    result = above * above
-    (place,) = find_boundary([result.grad_fn], edges, oldest)
-    assert place.slots == [(0, 0), (1, 0)]
-    assert place.without({0}).slots == []
-    assert shares_of([place, Boundary(place.node, [(0, 1)])], 2) == [2, 1]
-
-
-def test_the_node_that_accumulates_is_found_without_a_trace() -> None:
-    (x,) = leaves(S)
-    before = gc.get_count()
-    node = accumulating_node(x)
-    assert node.variable is x
-    assert accumulating_node(x) is node
-    assert x.grad is None
-    assert before is not None
-    assert accumulating_node(torch.ones(2)) is None
-    assert accumulating_node(x * 1) is None
-    with torch.no_grad():
-        assert accumulating_node(x) is node
-
-
-def test_shares_are_added_without_touching_the_gradients() -> None:
-    gathering = GradientGathering([2, 1, 0])
-    first, second, third = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)
-    seen: list[Tensor] = []
-
-    def describe(tensor: Tensor) -> float:
-        seen.append(tensor)
-        return float(tensor.sum())
-
-    gathering.add(0, first, describe)
-    gathering.add(0, None, describe)
-    gathering.add(0, second, describe)
-    gathering.add(1, third, describe)
-    assert [gathering.result(n, describe) for n in range(3)] == [6.0, 10.0, None]
-    assert (first == 1).all()
-    assert (second == 2).all()
-    # What comes in one piece is not copied, and not held.
-    assert seen[0] is third
-    assert 1 not in gathering.sums
-
-
-def test_parts_of_a_whole_are_cut_out_of_its_gradient() -> None:
-    (x,) = leaves((4, 6))
-    whole = x * 1
-    views = [whole[1:3, ::2], whole.t(), whole.view(24), whole.diagonal(), whole[:, 3]]
-    bases = bases_of([*views, x * 2, torch.ones(2)])
-    assert list(bases) == [whole.grad_fn]
-    gradient = torch.arange(24.0).reshape(4, 6)
-    for laid_out in (gradient, gradient.t().contiguous().t(), torch.ones(()).expand(4, 6)):
-        expected = [laid_out[1:3, ::2], laid_out.t(), laid_out.reshape(24), laid_out.diagonal(), laid_out[:, 3]]
-        for part, value in zip(bases[whole.grad_fn], expected, strict=True):
-            assert torch.equal(part.of(laid_out), value)
-
-
-def test_hooks_are_all_taken_away() -> None:
-    (x,) = leaves(S)
-    y = (x * 2).exp()
-    hooks, seen = NodeHooks(), []
-    hooks.before(y.grad_fn, lambda tag, gradients: seen.append((tag, len(gradients))), "before")
-    hooks.after(y.grad_fn, lambda tag, passed, received: seen.append((tag, len(passed), len(received))), "after")
-    y.sum().backward(retain_graph=True)
-    assert seen == [("before", 1), ("after", 1, 1)]
-    hooks.remove()
-    y.sum().backward()
-    assert len(seen) == 2
-    hooks.suspended = True
-    hooks.before(y.grad_fn, lambda *_: seen.append("never"))
-    assert not hooks._handles
-
-
-def test_hooks_of_nodes_that_are_gone_are_forgotten() -> None:
-    (x,) = leaves(S)
-    hooks = NodeHooks()
-    y = x * 2
-    hooks.before(y.grad_fn, lambda *_: None)
-    z = x * 2
-    hooks.before(z.grad_fn, lambda *_: None)
-    del y
-    hooks.prune()
-    assert len(hooks._handles) == 1
-
-
 class Pair:
     def __init__(self, left: Any) -> None:
         self.left = left
-
-
-def test_tensors_are_collected_with_the_path_they_have_in_a_record() -> None:
-    import dataclasses
-    from collections import OrderedDict, namedtuple
-
-    Point = namedtuple("Point", "x y")
-
-    @dataclasses.dataclass
-    class Options:
-        mask: Any
-        rest: Any = None
-
-    a, b, c, d, e = (torch.ones(n) for n in range(5))
-    loop: list[Any] = [e]
-    loop += [loop, loop]
-    found: list[tuple[str, Tensor]] = []
-    collect_tensors([a, {"k": (b, 1)}, Point(c, 2), Options(OrderedDict(m=d)), Pair(a), loop], "input.0", found)
-    assert [(path, t.numel()) for path, t in found] == [
-        ("input.0.0", 0),
-        ("input.0.1.k.0", 1),
-        ("input.0.2.x", 2),
-        ("input.0.3.mask.m", 3),
-        ("input.0.5.0", 4),
-    ]
 
 
 def test_a_module_that_returns_a_dataclass_has_a_backward(tmp_path: Path) -> None:

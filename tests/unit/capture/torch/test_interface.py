@@ -43,22 +43,6 @@ def step(debugger: PrecisionDebugger, model: nn.Module, seed: int = 0) -> None:
 # ------------------------------------------------------------------ the usual order
 
 
-def test_each_step_has_a_folder_with_numbers_from_zero(record: Recorder, model: Toy) -> None:
-    debugger = record(level="L1")
-    step(debugger, model)
-    step(debugger, model)
-    dump = record.end()
-    assert dump.steps() == ["step0", "step1"]
-    wanted = ["Functional.linear.0", "Functional.layer_norm.0", "Functional.gelu.0", "Tensor.__add__.0"]
-    wanted += ["Functional.linear.1", "Functional.softmax.0", "Tensor.__pow__.0", "Tensor.sum.0"]
-    for number in (0, 1):
-        forward = [n.removesuffix(".forward") for n in dump.names(number, ".forward")]
-        backward = [n.removesuffix(".backward") for n in dump.names(number, ".backward")]
-        assert [n for n in forward if n in wanted] == wanted
-        assert [n for n in backward if n in wanted] == wanted[::-1]
-    assert dump.file(0, "construct.json") == {}
-
-
 def test_a_second_construction_is_the_first_object(record: Recorder, capsys: Any) -> None:
     log.forget_once()
     first = record(level="L1")
@@ -75,17 +59,6 @@ def test_methods_work_on_the_class(record: Recorder, model: Toy) -> None:
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
     assert record.end().names(part="forward.0")
-
-
-def test_several_models_carry_their_index(record: Recorder) -> None:
-    debugger = record(level="L0")
-    models = [Toy(), Toy()]
-    debugger.start(models)
-    (toy_loss(models[0]) + toy_loss(models[1])).backward()
-    debugger.stop()
-    names = record.end().names()
-    assert "Module.0.l1.Linear.forward.0" in names
-    assert "Module.1.l1.Linear.backward.0" in names
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
@@ -295,13 +268,6 @@ def test_behind_the_last_step_recording_is_over(record: Recorder, model: Toy, ca
     assert record.end().steps() == ["step0"]
 
 
-def test_rank_filter(record: Recorder, model: Toy) -> None:
-    step(record(level="L1", rank=[1]), model)
-    assert record.end().steps() == []
-    step(record(level="L1", rank=[0]), model)
-    assert record.end().steps() == ["step0"]
-
-
 def test_rank_id_names_the_folder(record: Recorder, model: Toy) -> None:
     debugger = record(level="L1")
     debugger.start(model, rank_id=3)
@@ -312,21 +278,6 @@ def test_rank_id_names_the_folder(record: Recorder, model: Toy) -> None:
 
 
 # ------------------------------------------------------------------ exceptions of the user's
-
-
-def test_a_failed_call_is_marked_and_the_next_ones_are_recorded(record: Recorder) -> None:
-    debugger = record(level="L1")
-    for _ in range(2):
-        debugger.start()
-        with pytest.raises(RuntimeError):
-            torch.matmul(torch.ones(2, 3), torch.ones(2, 3))
-        torch.relu(torch.ones(2))
-        debugger.stop()
-        debugger.step()
-    dump = record.end()
-    for number in (0, 1):
-        assert "mat1 and mat2" in dump.data(number)["Torch.matmul.0.forward"]["error"]
-        assert "error" not in dump.data(number)["Torch.relu.0.forward"]
 
 
 class Moody(nn.Module):
