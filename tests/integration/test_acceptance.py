@@ -513,11 +513,9 @@ def test_a_small_model_costs_little(tmp_path: Path, model: ModelT, x: torch.Tens
         try:
             for _ in range(25):
                 plain = cpu_time(work, 20)
-                debugger.start()
-                # Of one step: files are written by the step, not by the call.
-                recorded = cpu_time(work, 20)
-                debugger.stop()
-                debugger.step()
+                with debugger.recording():
+                    # Of one step: files are written by the step, not by the call.
+                    recorded = cpu_time(work, 20)
                 ratios[name].append(recorded / plain)
         finally:
             PrecisionDebugger.reset()
@@ -531,12 +529,10 @@ def test_memory_that_is_only_written_to_is_no_overflow(tmp_path: Path, level: st
     held = torch.full((4,), float("nan"))
     debugger = PrecisionDebugger(task="overflow_check", dump_path=str(tmp_path), level=level, overflow_nums=-1)
     try:
-        debugger.start()
-        torch.add(torch.ones(4), 1, out=held)
-        torch.full((4,), float("inf"), dtype=torch.float32)
-        torch.full((4,), float("nan")).uniform_()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            torch.add(torch.ones(4), 1, out=held)
+            torch.full((4,), float("inf"), dtype=torch.float32)
+            torch.full((4,), float("nan")).uniform_()
     finally:
         PrecisionDebugger.reset()
     hits = [name for path in tmp_path.rglob("dump.json") for name in json.loads(path.read_text())["data"]]

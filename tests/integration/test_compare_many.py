@@ -138,12 +138,10 @@ def record(folder: Path, off: float) -> Path:
     for _ in range(2):
         x = torch.randn(16, 8, generator=generator)
         x = x * (1 + off * torch.randn(x.shape, generator=torch.Generator().manual_seed(2)))
-        debugger.start(model)
-        loss = model(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
         optimizer.zero_grad()
     PrecisionDebugger.reset()
     return folder

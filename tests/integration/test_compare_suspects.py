@@ -62,12 +62,10 @@ def record(
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(task="statistics", level=level, dump_path=str(folder))
     try:
-        debugger.start(model)
-        model(x).square().mean().backward()
-        if not stop:
-            shutil.copytree(folder, folder.with_name("killed"))
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(x).square().mean().backward()
+            if not stop:
+                shutil.copytree(folder, folder.with_name("killed"))
     finally:
         PrecisionDebugger.reset()
     if not stop:

@@ -87,10 +87,8 @@ def test_a_single_process_is_rank_0(tmp_path: Path, wanted: list[int], found: se
 
     try:
         debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), task="statistics", level="L1", rank=wanted)
-        debugger.start()
-        torch.ones(2) + 1
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            torch.ones(2) + 1
     finally:
         PrecisionDebugger.reset()
     assert folders(tmp_path, "dump") == found

@@ -27,12 +27,9 @@ def test_values_of_every_type_are_those_of_the_moment(record: Recorder) -> None:
         for name in names.split()
     }
     assert len(values) == 15
-    debugger = record(level="L1", task="tensor")
-    debugger.start()
-    for value in values.values():
-        ops.shape(value)
-    debugger.stop()
-    debugger.step()
+    with record(level="L1", task="tensor").recording():
+        for value in values.values():
+            ops.shape(value)
     dump = record.end()
     assert dump.errors() == []
     files, data = dump.tensors(), dump.data()
@@ -51,13 +48,11 @@ def test_values_of_every_type_are_those_of_the_moment(record: Recorder) -> None:
 def test_overflows_are_kept_until_there_are_enough(record: Recorder, most: int, steps: int) -> None:
     debugger = record(level="L1", task="overflow_check", overflow_nums=most)
     for _ in range(2):
-        debugger.start()
-        ops.tanh(batch())
-        y = ops.log(batch() * 0)
-        ops.exp(y)
-        y / 2
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            ops.tanh(batch())
+            y = ops.log(batch() * 0)
+            ops.exp(y)
+            y / 2
     dump = record.end()
     chain = ["Functional.log.0.forward", "Functional.exp.0.forward", "Tensor.__truediv__.0.forward"]
     assert dump.names(0) == chain[: most if most > 0 else None]

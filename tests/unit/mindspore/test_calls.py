@@ -21,11 +21,8 @@ __all__ = ["record"]
 
 def one_call(record: Recorder, call: Any, **settings: Any) -> Any:
     """The dump of one call at level L1."""
-    debugger = record(level="L1", **settings)
-    debugger.start()
-    call()
-    debugger.stop()
-    debugger.step()
+    with record(level="L1", **settings).recording():
+        call()
     return record.end()
 
 
@@ -55,10 +52,8 @@ def test_level_l1_without_a_model_records_functions_and_no_primitives(record: Re
     debugger = record(level="L1")
     model = Toy()
     gradients = gradients_of(model)
-    debugger.start()
-    gradients(batch())
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        gradients(batch())
     dump = record.end()
     assert "Functional.tanh.0.forward" in dump.data()
     assert dump.names(part="Primitive.") == []
@@ -164,8 +159,6 @@ def test_functions_of_the_users_choice(record: Recorder) -> None:
     debugger.stop()
     assert mine.double is original
     debugger.restore_custom_api(mine, "double")
-    debugger.start()
-    mine.double(batch())
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        mine.double(batch())
     assert record.end().names() == ["mine.double.0.forward", "Functional.add.0.forward"]

@@ -122,10 +122,8 @@ def test_a_listener_for_one_cell_hooks_one_cell_and_replaces_no_function(tmp_pat
     made = debugger(tmp_path, everything, step=[9])
     original = ops.gelu
     net = Net()
-    made.start(net)
-    assert ops.gelu is original
-    made.stop()
-    made.step()
+    with made.recording(net):
+        assert ops.gelu is original
     assert same(train(made), train())
     assert set(everything.told) == {
         ("before", "Cell.last.Dense.forward.0"),

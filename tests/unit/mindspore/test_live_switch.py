@@ -70,10 +70,8 @@ def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:
     for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
         if change:
             file.write(**change)
-        debugger.start(model)
-        model(batch(number)).asnumpy()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(batch(number)).asnumpy()
     PrecisionDebugger.reset()
     assert file.dump.steps() == ["step1", "step2"]
     wanted = ["Cell.0.Dense.forward.0", "Cell.0.Dense.parameters_grad", "Cell.1.Tanh.forward.0"]
@@ -100,10 +98,8 @@ def test_compiled_cells_that_were_compiled_while_it_was_off(file: File, capsys: 
     for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
         if change:
             file.write(**change)
-        debugger.start(model)
-        model(batch(number)).asnumpy()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(batch(number)).asnumpy()
     PrecisionDebugger.reset()
     compiled, stepwise = Dump(file.dump.folder / "graph"), Dump(file.dump.folder / "pynative")
     assert compiled.steps() == stepwise.steps() == ["step1", "step2"]

@@ -37,11 +37,8 @@ def run(record: Recorder, folder: Path, epsilon: float) -> Any:
     ms.set_seed(3)
     np.random.seed(3)
     model = Model(epsilon)
-    debugger = record(level="mix", dump_path=str(folder))
-    debugger.start(model)
-    model(batch(0, (1, 1, 8, 8)))
-    debugger.stop()
-    debugger.step()
+    with record(level="mix", dump_path=str(folder)).recording(model):
+        model(batch(0, (1, 1, 8, 8)))
     record.end()
     return json.loads((folder / "step0" / "rank" / "dump.json").read_text())["data"]
 

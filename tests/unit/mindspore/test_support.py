@@ -174,10 +174,8 @@ def test_the_dynamic_graph_tells_what_it_does_not_listen_to(
 ) -> None:
     debugger = record(level="L1", **fields)
     for _ in range(2):
-        debugger.start()
-        batch() + 1
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            batch() + 1
     record.end()
     assert capsys.readouterr().out.count(words) == 1
 
@@ -189,11 +187,8 @@ def test_chosen_statistics(record: Recorder) -> None:
         (["md5"], {"md5"}),
         (["zeros", "max", "kurtosis"], {"Max", "Kurtosis", "Zeros"}),
     ):
-        debugger = record(level="L1", summary_mode=kinds)
-        debugger.start()
-        batch() + 1
-        debugger.stop()
-        debugger.step()
+        with record(level="L1", summary_mode=kinds).recording():
+            batch() + 1
         (described,) = record.end().data()["Tensor.__add__.0.forward"]["output"]
         assert set(described) & {*KEYS, "md5"} == keys
         assert all(described[key] is not None for key in keys)

@@ -35,10 +35,8 @@ def operators(dump: Dump, step: int = 0) -> list[str]:
 def one_step(record: Recorder, **settings: Any) -> Dump:
     debugger = record(level="L2", **settings)
     model = Toy()
-    debugger.start(model)
-    toy_loss(model).backward()
-    debugger.stop()
-    debugger.step()
+    with debugger.recording(model):
+        toy_loss(model).backward()
     return record.end()
 
 
@@ -334,13 +332,10 @@ def test_parameters_of_all_modules_are_told(record: Recorder) -> None:
 
 
 def test_a_named_call_that_fails_ends(record: Recorder) -> None:
-    debugger = record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"])
-    debugger.start()
-    with pytest.raises(RuntimeError):
-        F.linear(torch.ones(2, 3), torch.ones(4, 5))
-    torch.ones(3).mul(2)
-    debugger.stop()
-    debugger.step()
+    with record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"]).recording():
+        with pytest.raises(RuntimeError):
+            F.linear(torch.ones(2, 3), torch.ones(4, 5))
+        torch.ones(3).mul(2)
     assert {one["msprobe"]["call"] for one in record.end().data().values()} <= {"Functional.linear.0.forward"}
 
 

@@ -87,10 +87,8 @@ def recorded(
                     around.callback(debugger.stop)
             if ends == OUTSIDE:
                 (model.head.weight.detach().sum() * 2).exp()
-        debugger.start(model)
-        training(model)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            training(model)
     finally:
         PrecisionDebugger.reset()
     assert not list(folder.rglob("dump_error_info.log"))

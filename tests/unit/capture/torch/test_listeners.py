@@ -168,13 +168,11 @@ def test_without_a_listener_calls_and_passes_go_to_the_dumper_itself(tmp_path: P
     made = debugger(tmp_path, Told(cadence=Cadence(first=1)))
     model = Net()
     recorder = made.recorder
-    made.start(model)
-    assert recorder.mode is not None
-    assert recorder.mode.target is recorder.calls
-    assert recorder.mode.relayed is None
-    assert recorder.targets.passes is recorder.modules
-    made.stop()
-    made.step()
+    with made.recording(model):
+        assert recorder.mode is not None
+        assert recorder.mode.target is recorder.calls
+        assert recorder.mode.relayed is None
+        assert recorder.targets.passes is recorder.modules
     made.start(model)
     assert recorder.mode.relayed is not None
 
@@ -517,12 +515,10 @@ def test_an_optimizer_step_is_told_with_weights_gradients_and_moments(tmp_path: 
     model = Net()
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(2):
-        made.start(model)
-        optimizer.zero_grad()
-        model(torch.randn(3, 4)).sum().backward()
-        optimizer.step()
-        made.stop()
-        made.step()
+        with made.recording(model):
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
     PrecisionDebugger.reset()
     first, done, second, done_again = seen
     assert first[:2] == ("Optimizer.Adam.0.forward", None)
@@ -569,15 +565,13 @@ def test_collectives_are_told_when_issued_and_when_their_buffers_are_filled(tmp_
     try:
         calls = Told(Wants(kinds=("call",)))
         made = debugger(tmp_path / "dump", Communication(), calls, step=[9], level="L1")
-        made.start()
-        tensor = torch.ones(3)
-        torch.distributed.all_reduce(tensor)
-        work = torch.distributed.all_reduce(tensor, async_op=True)
-        assert work is not None
-        told.append(("issued", ""))
-        work.wait()
-        made.stop()
-        made.step()
+        with made.recording():
+            tensor = torch.ones(3)
+            torch.distributed.all_reduce(tensor)
+            work = torch.distributed.all_reduce(tensor, async_op=True)
+            assert work is not None
+            told.append(("issued", ""))
+            work.wait()
     finally:
         torch.distributed.destroy_process_group()
     one, two = (f"Distributed.all_reduce.{n}.forward" for n in (0, 1))

@@ -475,10 +475,8 @@ def test_a_module_that_stops_the_recording_inside_itself(tmp_path: Path, x: Tens
         expected = torch.relu(torch.tanh(x))
         assert torch.equal(model(x), expected)
         debugger.step()
-        debugger.start(model)
-        model[0].inner(x)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model[0].inner(x)
     finally:
         PrecisionDebugger.reset()
     first, second = (Dump(tmp_path / f"step{n}/rank") for n in (0, 1))

@@ -509,11 +509,9 @@ def test_a_hook_of_a_step_may_import_what_nobody_has_imported_yet(tmp_path: Path
     handle = optimizer_module.register_optimizer_step_pre_hook(before)
     debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="mix")
     try:
-        debugger.start(model)
-        model(torch.ones(1, 3)).sum().backward()
-        optimizer.step()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
     finally:
         handle.remove()
         PrecisionDebugger.reset()

@@ -206,11 +206,9 @@ def test_a_listener_changes_nothing_of_which_steps_are_dumped(tmp_path: Path, le
         torch.manual_seed(0)
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        made.start(model)
-        model(torch.ones(2, 3)).sum().backward()
-        optimizer.step()
-        made.stop()
-        made.step()
+        with made.recording(model):
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
         if listener is not None:
             assert [moment for moment, _ in listener.moments] == ["before", "after"]
     PrecisionDebugger.reset()
@@ -225,11 +223,9 @@ def test_with_the_dump_of_steps_switched_off_they_are_told_all_the_same(tmp_path
     made.add(steps)
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    made.start(model)
-    model(torch.ones(2, 3)).sum().backward()
-    optimizer.step()
-    made.stop()
-    made.step()
+    with made.recording(model):
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
     PrecisionDebugger.reset()
     assert steps.moments == [("before", "Optimizer.SGD.0.forward"), ("after", "Optimizer.SGD.0.forward")]
     assert "Optimizer.SGD.0.forward" not in Dump(tmp_path / "step0" / "rank").data

@@ -562,12 +562,10 @@ def test_a_monitor_beside_a_debugger(tmp_path: Path) -> None:
     debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), task="statistics", level="mix", step=[1])
     try:
         for _ in range(3):
-            debugger.start(model)
-            model(torch.randn(3, 4)).square().mean().backward()
-            adam.step()
-            adam.zero_grad()
-            debugger.stop()
-            debugger.step()
+            with debugger.recording(model):
+                model(torch.randn(3, 4)).square().mean().backward()
+                adam.step()
+                adam.zero_grad()
     finally:
         PrecisionDebugger.reset()
     monitor.stop()

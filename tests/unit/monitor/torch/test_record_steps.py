@@ -240,11 +240,9 @@ def test_a_program_that_records_itself_is_left_alone(tmp_path: Path, monkeypatch
         with TrainerMon(path) as monitor:
             monitor.set_monitor(model, optimizer=optimizer)
             for step in range(4):
-                debugger.start(model)
-                model(torch.full((2, 4), float("nan") if step == 1 else 1.0)).sum().backward()
-                optimizer.step()
-                debugger.stop()
-                debugger.step()
+                with debugger.recording(model):
+                    model(torch.full((2, 4), float("nan") if step == 1 else 1.0)).sum().backward()
+                    optimizer.step()
                 optimizer.zero_grad()
     finally:
         PrecisionDebugger.reset()
