@@ -83,28 +83,6 @@ def test_the_checks_are_listed_and_chosen(wrong: Path) -> None:
     assert run(wrong, "--only", "overflow").returncode == 1
 
 
-def bad_input(folder: Path, what: str) -> list[object]:
-    if what == "a missing folder":
-        return [folder / "nothing"]
-    if what == "a folder without dump":
-        return [folder]
-    if what == "a file":
-        (folder / "notes.txt").write_text("x")
-        return [folder / "notes.txt"]
-    if what == "a cut file":
-        write_part(folder / "step0" / "rank", {"Torch.exp.0.forward": call(), "Torch.exp.1.forward": call()})
-        file = folder / "step0" / "rank" / "dump.json"
-        file.write_text(file.read_text()[:-60])
-        return [folder]
-    write_part(folder / "step0" / "rank", {} if what == "no records" else {"Torch.exp.0.forward": call()})
-    if what == "an unknown check":
-        return [folder, "--only", "softmaks"]
-    if what == "an output that is a file":
-        (folder / "out").write_text("x")
-        return [folder, "-o", folder / "out"]
-    return [] if what == "nothing" else [folder]
-
-
 @pytest.mark.parametrize("how", ["cut", "gone"])
 def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path, how: str) -> None:
     for step in range(3):
@@ -125,28 +103,6 @@ def test_a_rank_that_was_killed_earlier_than_another_is_told(tmp_path: Path) -> 
     for step, rank in ((0, 0), (0, 1), (1, 0)):
         write_part(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
     assert mentions(" ".join(run(tmp_path).stdout.split()), "rank-missing-in-step", step=1, ranks=1)
-
-
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("a missing folder", "does not exist"),
-        ("a folder without dump", "holds no dump"),
-        ("a file", "dump.json"),
-        ("a cut file", "dump.json"),
-        ("no records", "no record"),
-        ("an unknown check", "softmaks"),
-        ("an output that is a file", "is a file"),
-        ("nothing", "give the folder"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(tmp_path: Path, what: str, words: str) -> None:
-    done = run(*bad_input(tmp_path, what))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.rglob("check.json"))
 
 
 PLANTED = {

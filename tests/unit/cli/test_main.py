@@ -71,16 +71,6 @@ def test_version_is_the_one_of_the_package_and_says_whether_the_extension_is_use
     assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\nC extension: {told}\n"
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("sumary", "summary"), ("comapre", "compare"), ("rum", "run")])
-def test_a_misspelt_command_is_answered_with_the_nearest_name(
-    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([typed]) == 2
-    err = capsys.readouterr().err
-    assert (code_at_the_end(err), err.count("\n")) == ("U135", 1)
-    assert named_in(err) == [typed, meant]
-
-
 def test_a_command_like_no_other_is_answered_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["xyzzy"]) == 2
     assert ", ".join(commands.known_names()) in capsys.readouterr().err
