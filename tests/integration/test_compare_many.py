@@ -24,7 +24,7 @@ from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger, compare_distributed
 from msprobe.report.verdict_file import verdict_bytes
 
-# As in tests/unit/test_engine.py: Ray has a process of its own.
+# As in tests/process/test_engine.py: Ray has a process of its own.
 ON_RAY = "MSPROBE_TEST_ON_RAY"
 NO_RAY = importlib.util.find_spec("ray") is None
 WITHOUT_RAY = pytest.mark.skipif(ON_RAY not in os.environ, reason="run by test_all_this_holds_on_ray")

@@ -101,17 +101,17 @@ LONG: Mapping[str, str] = {
     "unit/capture/torch": """
         compiled jitter
     """,
-    "unit/cli": """
+    "process/cli": """
         every_option one_command_line
+    """,
+    "process/grad_probe": """
+        probed_programs
     """,
     "unit/config": """
         every_field
     """,
     "unit/diagnose": """
         mindspore_and_pytorch rewritten_programs
-    """,
-    "unit/grad_probe": """
-        probed_programs
     """,
     "unit/lockstep": """
         lockstep pairs rewritings

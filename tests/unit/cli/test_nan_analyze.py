@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +118,6 @@ def test_bad_input_is_one_sentence(
     assert main(["nan_analyze", *given]) != 0
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
-
-
-@pytest.mark.process
-def test_no_framework_is_imported(step: Path, tmp_path: Path) -> None:
-    import subprocess
-
-    code = "import sys; from msprobe.cli import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    words = ["nan_analyze", "-i", str(step), "-o", str(tmp_path / "out")]
-    subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
 
 
 def test_the_page_shows_what_the_file_says(step: Path, tmp_path: Path) -> None:

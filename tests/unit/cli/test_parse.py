@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -231,16 +229,6 @@ def test_blanks_in_names_and_quit(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("my array.npy", np.ones(3))
     assert shell('pt -n "my array.npy"', "", "quit", "foo") == 0
     assert "Command invalid" not in capsys.readouterr().out
-
-
-@pytest.mark.process
-def test_the_shell_ends_with_its_pipe(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "msprobe", "-f", "pytorch", "parse"], input=b"pt -n nope.npy\n", timeout=60, check=False,
-        capture_output=True,
-    )  # fmt: skip
-    assert ended.returncode == 2
-    assert b"nope.npy" in ended.stdout
 
 
 def test_names_of_files_cannot_be_formulas_or_leave_the_folder(tmp_path: Path) -> None:

@@ -162,20 +162,6 @@ def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys
         assert str(place) in capsys.readouterr().err
 
 
-@pytest.mark.process
-def test_no_framework_is_needed(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    write(tmp_path / "rank", HEALTHY)
-    program = (
-        "import sys\nsys.modules['torch'] = sys.modules['mindspore'] = None\n"
-        f"from msprobe.cli import main\nsys.exit(main(['summary', {str(tmp_path / 'rank')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
 def test_steps_of_different_runs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def of(pid: int, started: int) -> dict[str, Any]:
         return {"complete": True, "process": {"pid": pid, "host": "here", "started": started}}

@@ -3,8 +3,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -371,19 +369,6 @@ class TestSettings:
         assert Settings().wants_rank(3)
         assert Settings().wants_step(10**7)
         assert Settings().last_step is None
-
-    @pytest.mark.process
-    def test_importing_them_loads_neither_pydantic_nor_a_framework(self):
-        code = "import sys, msprobe.config; print({'pydantic', 'torch', 'mindspore'} & set(sys.modules))"
-        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
-
-    @pytest.mark.process
-    def test_loading_them_loads_no_framework(self):
-        code = (
-            "import sys, msprobe.config.load as load; load.load_settings(); "
-            "print({'torch', 'mindspore'} & set(sys.modules))"
-        )
-        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
 def test_the_packaged_default_is_plain_json():

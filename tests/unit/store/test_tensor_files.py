@@ -270,31 +270,3 @@ def test_an_error_of_any_kind_ends_no_thread(tmp_path: Path, monkeypatch: pytest
     other.save("b.pt", payload(1))
     other.close()
     assert [path.name for path in tmp_path.iterdir()] == ["b.pt"]
-
-
-@pytest.mark.process
-def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
-    writer = TensorFileWriter(tmp_path)
-    writer.save("a.pt", payload(1))
-    child = os.fork()
-    if child == 0:
-        writer.save("child.pt", payload(1))
-        writer.link("link.pt", "a.pt")
-        writer.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    writer.save("b.pt", payload(2))
-    writer.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt"]
-
-
-@pytest.mark.process
-def test_a_child_may_begin_a_dump_of_its_own(tmp_path: Path) -> None:
-    TensorFileWriter(tmp_path / "parent").save("a.pt", payload(1))
-    child = os.fork()
-    if child == 0:
-        writer = TensorFileWriter(tmp_path / "child")
-        writer.save("a.pt", payload(1))
-        writer.close()
-        os._exit(0 if load(tmp_path / "child" / "a.pt") == [1] * 4 else 1)
-    assert os.waitpid(child, 0)[1] == 0

@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from support import forked
 from support.coded_texts import mentions, raising
-from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
+from support.torch_dumps import Recorder, Toy, record, toy_loss
 from torch import nn
 
 from msprobe import log
@@ -180,56 +176,6 @@ def test_backward_after_step_is_lost(record: Recorder, model: Toy) -> None:
     assert not dump.names(0, "backward")
     assert len(dump.names(1, "linear")) == 4
     assert not dump.errors()
-
-
-@pytest.mark.process
-def test_without_stop_the_end_of_the_program_writes_everything(tmp_path: Path) -> None:
-    """Also when an exception ends it; the file says that the step was not finished."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import torch
-            from msprobe.pytorch import PrecisionDebugger
-            debugger = PrecisionDebugger(dump_path={str(tmp_path / "dump")!r}, task="tensor", level="L1")
-            debugger.start()
-            torch.relu(torch.ones(3, requires_grad=True)).sum().backward()
-            raise ValueError("the user's own")
-            """
-        )
-    )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 1
-    assert ended.stderr.rstrip().endswith("ValueError: the user's own")
-    dump = Dump(tmp_path / "dump")
-    assert dump.file()["msprobe"]["complete"] is False
-    assert {"Torch.relu.0.forward", "Torch.relu.0.backward"} <= set(dump.names())
-    assert "Torch.relu.0.forward.output.0.pt" in dump.tensors()
-
-
-@pytest.mark.process
-def test_a_killed_process_leaves_what_it_had_recorded(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import os, signal, torch
-            from msprobe.pytorch import PrecisionDebugger
-            debugger = PrecisionDebugger(dump_path={str(tmp_path / "dump")!r}, level="L1")
-            debugger.start()
-            x = torch.ones(3)
-            for _ in range(1500):
-                x = torch.relu(x)
-            os.kill(os.getpid(), signal.SIGKILL)
-            """
-        )
-    )
-    forked.run(str(script), cwd=tmp_path)
-    from msprobe.store.reader import open_dump
-
-    dump = open_dump(tmp_path / "dump")
-    part = dump.part(dump.steps[0], dump.ranks(dump.steps[0])[0])
-    assert len([name for name in part.names() if "relu" in name]) >= 1000
 
 
 def test_steps_and_the_first_step_number(record: Recorder, model: Toy) -> None:

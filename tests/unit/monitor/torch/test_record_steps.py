@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 from support.coded_texts import mentions
-from support.command_line import call
-from support.forked import run
 from torch import nn
 from unit.monitor.torch.monitored import monitored, train_m
 
@@ -183,36 +181,6 @@ def test_a_step_that_is_not_finished_is_kept_with_its_alert(tmp_path: Path) -> N
     assert dump.parent.parent.name == "step3"
     assert not content["msprobe"]["complete"]
     assert any(name.startswith("Module.0.Linear.backward") for name in content["data"])
-
-
-KILLED = """
-import os, signal
-import torch
-from torch import nn
-from msprobe.pytorch import TrainerMon
-model = nn.Linear(4, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-monitor = TrainerMon("monitor.json")
-monitor.set_monitor(model, optimizer=optimizer)
-for step in range(9):
-    loss = model(torch.full((3, 4), float("nan") if step == 6 else 1.0)).square().mean()
-    monitor.note(loss=loss.item())
-    loss.backward()
-    if step == 6:
-        os.kill(os.getpid(), signal.SIGKILL)
-    optimizer.step()
-"""
-
-
-@pytest.mark.process
-def test_a_killed_program_leaves_the_step_of_its_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "monitor.json").write_text(json.dumps(RECORDS))
-    (tmp_path / "train.py").write_text(KILLED)
-    monkeypatch.setenv("MONITOR_OUTPUT_DIR", "out")
-    assert run("train.py", cwd=tmp_path).returncode != 0
-    (place,) = (tmp_path / "out").rglob("behind_alert")
-    assert [folder.name for folder in place.iterdir()] == ["step6"]
-    assert call("check", place).returncode == 1
 
 
 @pytest.mark.parametrize("field", ["keep", "times"])

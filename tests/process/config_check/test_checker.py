@@ -1,0 +1,63 @@
+"""The configuration check inside a PyTorch training that is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from msprobe.core.config_check import ConfigChecker
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    before = torch.rand, random.random, np.random.rand, torch.compile, list(sys.meta_path)
+    yield
+    ConfigChecker.remove_patches()
+    assert (torch.rand, random.random, np.random.rand, torch.compile, list(sys.meta_path)) == before
+    assert "uniform_" not in vars(torch.Tensor)
+
+
+def read(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        assert len(set(archive.namelist())) == len(archive.namelist())
+        return {
+            name: archive.read(name).decode() if name in ("env", "pip") else json.loads(archive.read(name))
+            for name in archive.namelist()
+        }
+
+
+IN_A_PROCESS = """
+import sys
+from msprobe.core.config_check import ConfigChecker
+ConfigChecker.apply_patches()
+import torch
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + torch.randn_like(x)
+model = Net(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), 1.0)  # imports the compiler
+assert "torch._dynamo" in sys.modules and "config_check" in torch.rand.__code__.co_filename
+compiled = torch.compile(model, backend="eager", fullgraph=True)
+ConfigChecker(compiled, None, sys.argv[1])
+for _ in range(2):
+    compiled(torch.ones(1, 2))
+"""
+
+
+def test_a_compiler_that_is_imported_meanwhile_knows_all_functions(tmp_path: Path) -> None:
+    """In a process of its own, where it has not been imported yet."""
+    command = [sys.executable, "-W", "error::UserWarning", "-c", IN_A_PROCESS, str(tmp_path / "a.zip")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert list(read(tmp_path / "a.zip")["weights/step0/rank0/weight.json"]) == ["weight", "bias"]

@@ -1,0 +1,76 @@
+"""What several processes find or write is what one does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.checked import call, module, of_ranks, optimizer, some
+from unit.diagnose.overflow_ranks import c05
+
+from msprobe.diagnose.check import check_run
+from msprobe.diagnose.check.first_overflow import find_first_overflow
+from msprobe.engine import Workers
+from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
+from msprobe.errors import InvalidInputError
+
+
+def test_processes_find_what_one_finds(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        torch.save(
+            {str(at): torch.randn(9, generator=torch.Generator().manual_seed(seed)) for at in range(4100)},
+            tmp_path / name,
+        )
+    request = CheckpointRequest(str(tmp_path / "a"), str(tmp_path / "b"))
+    with pytest.raises(InvalidInputError, match="known"):
+        compare_checkpoints(CheckpointRequest(str(tmp_path), str(tmp_path)))
+    one, two = compare_checkpoints(request), compare_checkpoints(request, Workers(2))
+    assert one.rows == two.rows
+    assert one.counts == {"changed": 4100}
+
+
+def test_memory_is_that_of_the_largest_parameter(tmp_path: Path) -> None:
+    """48 parameters of 4 MiB: as a whole they would not fit under the limit."""
+    torch.save({str(at): torch.full((1 << 20,), float(at)) for at in range(48)}, tmp_path / "a.pt")
+    torch.save({str(at): torch.full((1 << 20,), at + 0.5) for at in range(48)}, tmp_path / "b.pt")
+    code = (
+        "import resource, sys\n"
+        "from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "found = compare_checkpoints(CheckpointRequest(sys.argv[1], sys.argv[2]))\n"
+        "assert len(found.rows) == 48\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a.pt"), str(tmp_path / "b.pt")]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert grown * 1024 < 100 << 20
+
+
+def test_ranks_that_are_read_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
+    step = c05().write(tmp_path)
+    assert find_first_overflow(step, workers=Workers(2)) == find_first_overflow(step)
+
+
+def replica(rank: int, batch: int, lr: float = 0.1, exchange: bool = False) -> dict[str, Any]:
+    leaf = some(1, 4, requires_grad=True)
+    data: dict[str, Any] = {}
+    parents = "Module.m.Linear.forward.0"
+    if exchange:
+        group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2]}}
+        data["Distributed.all_reduce.0.forward"] = call([some(7, 4)], some(6, 4), **group)
+    data[parents] = module([some(batch, 2, 4)], some(batch + 50, 2, 4), parameters={"weight": leaf})
+    data["Module.m.Linear.backward.0"] = {"input": [some(60 + rank, 2, 4)], "output": [some(70 + rank, 2, 4)]}
+    data["Optimizer.SGD.0.forward"] = optimizer({"m.weight": (leaf, some(2, 4), some(3, 4))}, lr=lr)
+    return data
+
+
+def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
+    for step in (0, 1):
+        of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1), step=step)
+    alone = check_run(tmp_path)
+    assert alone.findings
+    assert check_run(tmp_path, workers=Workers(2)).to_json() == alone.to_json()
