@@ -230,7 +230,7 @@ $(MINDSPORE_STAMP): $(MINDSPORE_PACKAGES) pyproject.toml setup.py $(NATIVE)
 mindspore-installed: $(MINDSPORE_STAMP)
 
 test-mindspore: $(MINDSPORE_STAMP)
-	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) $(MEASURED) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
+	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) $(MEASURED) tests/unit/mindspore tests/process/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
 	  tests/integration/test_mindspore_innocence.py tests/integration/test_mindspore_ranks.py \
 	  tests/integration/test_mindspore_kernels.py tests/integration/test_mindspore_adapter.py \
 	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_framework_pairs.py tests/integration/test_mindspore_kill.py -m "not slow" \

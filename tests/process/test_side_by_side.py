@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from support.checked import call, module, of_ranks, optimizer, some
+from support.checked import of_ranks
 from unit.diagnose.overflow_ranks import c05
+from unit.diagnose.test_checks_training import replica
 
 from msprobe.diagnose.check import check_run
 from msprobe.diagnose.check.first_overflow import find_first_overflow
@@ -53,19 +53,6 @@ def test_memory_is_that_of_the_largest_parameter(tmp_path: Path) -> None:
 def test_ranks_that_are_read_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
     step = c05().write(tmp_path)
     assert find_first_overflow(step, workers=Workers(2)) == find_first_overflow(step)
-
-
-def replica(rank: int, batch: int, lr: float = 0.1, exchange: bool = False) -> dict[str, Any]:
-    leaf = some(1, 4, requires_grad=True)
-    data: dict[str, Any] = {}
-    parents = "Module.m.Linear.forward.0"
-    if exchange:
-        group = {"process_group": {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2]}}
-        data["Distributed.all_reduce.0.forward"] = call([some(7, 4)], some(6, 4), **group)
-    data[parents] = module([some(batch, 2, 4)], some(batch + 50, 2, 4), parameters={"weight": leaf})
-    data["Module.m.Linear.backward.0"] = {"input": [some(60 + rank, 2, 4)], "output": [some(70 + rank, 2, 4)]}
-    data["Optimizer.SGD.0.forward"] = optimizer({"m.weight": (leaf, some(2, 4), some(3, 4))}, lr=lr)
-    return data
 
 
 def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import random
 import subprocess
 import sys
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-
-from msprobe.core.config_check import ConfigChecker
+from unit.config_check.test_checker import read
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    before = torch.rand, random.random, np.random.rand, torch.compile, list(sys.meta_path)
-    yield
-    ConfigChecker.remove_patches()
-    assert (torch.rand, random.random, np.random.rand, torch.compile, list(sys.meta_path)) == before
-    assert "uniform_" not in vars(torch.Tensor)
-
-
-def read(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:
-        assert len(set(archive.namelist())) == len(archive.namelist())
-        return {
-            name: archive.read(name).decode() if name in ("env", "pip") else json.loads(archive.read(name))
-            for name in archive.namelist()
-        }
 
 
 IN_A_PROCESS = """

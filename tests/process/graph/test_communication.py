@@ -10,29 +10,9 @@ import pytest
 from support.command_line import call
 from support.graph_models import compare_file
 from support.hand_made import tensor, write_part
+from unit.graph.test_communication import record
 
-from msprobe.graph.communication import CommunicationCall, exchanges_of, partners
 from msprobe.graph.graph_files import read_graph_file
-
-
-def record(*arguments: Any, **keywords: Any) -> dict[str, Any]:
-    more = {"process_group": keywords.pop("process_group")} if "process_group" in keywords else {}
-    return {"input_args": [tensor(2), *arguments], "input_kwargs": keywords, "output": [tensor(2)], **more}
-
-
-def found(*ranks: dict[str, Any]) -> tuple[dict[int, dict[str, Any]], int]:
-    """The partners by rank and name, and how many transfers have none."""
-    calls = {
-        rank: [
-            CommunicationCall(node, name, exchanges_of(name, one)) for node, (name, one) in enumerate(records.items())
-        ]
-        for rank, records in enumerate(ranks)
-    }
-    result, alone = partners(calls, lambda rank, node: "0")
-    named = {
-        rank: {calls[rank][node].name: content for node, content in nodes.items()} for rank, nodes in result.items()
-    }
-    return named, alone
 
 
 @pytest.mark.parametrize("form", ["vis", "db"])

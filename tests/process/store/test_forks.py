@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from support.json_text import written
+from unit.store.test_journal import read, start
+from unit.store.test_tensor_files import load as values_of
+from unit.store.test_tensor_files import payload
+from unit.store.test_writer import HEADER, load
 
-from msprobe import log
 from msprobe.capture import native
 from msprobe.store import durable, layout, ownership
-from msprobe.store.journal import Journal, MappedJournal, PlainJournal
-from msprobe.store.journal_reader import JournalReader
+from msprobe.store.journal import MappedJournal, PlainJournal
 from msprobe.store.reader import open_dump
 from msprobe.store.tensor_files import TensorFileWriter
 from msprobe.store.writer import DumpWriter
-
-HEADER: dict[str, object] = {
-    "task": "statistics",
-    "level": "mix",
-    "framework": "pytorch",
-    "dump_data_dir": None,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +30,6 @@ def _everything_is_on_the_disk_afterwards() -> Any:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "step0" / "rank0"
-
-
-def load(path: Path) -> Any:
-    """The content of a file, which must have exactly the text of the format."""
-    text = path.read_text()
-    content = json.loads(text)
-    assert text.rstrip("\n") == written(content)
-    return content
 
 
 def test_a_writer_that_is_dropped_gives_its_folder_back_and_leaves_its_journal(folder: Path) -> None:
@@ -148,29 +130,6 @@ def form(request: pytest.FixtureRequest) -> type[MappedJournal] | type[PlainJour
     return MappedJournal if request.param == "mapped" else PlainJournal
 
 
-FIRST = b"whose it is"
-
-
-GENERATION = 0xABC
-
-
-def start(path: Path, form: type[MappedJournal] | type[PlainJournal], first: bytes = FIRST) -> Journal:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o640)
-    return form(descriptor, str(path), GENERATION, first)
-
-
-def read(path: Path) -> tuple[list[bytes], JournalReader]:
-    """The bodies behind the first."""
-    found, reader = read_all(path)
-    assert found[:1] == [FIRST]
-    return found[1:], reader
-
-
-def read_all(path: Path) -> tuple[list[bytes], JournalReader]:
-    reader = JournalReader(path)
-    return [reader.read(begin, end) for begin, end in reader], reader
-
-
 def test_a_child_that_drops_a_journal_leaves_it_to_its_parent(tmp_path: Path, form: type[MappedJournal]) -> None:
     written = start(tmp_path / "j", form)
     written.append(b"before")
@@ -186,29 +145,8 @@ def test_a_child_that_drops_a_journal_leaves_it_to_its_parent(tmp_path: Path, fo
     assert read(tmp_path / "j")[0] == [b"before", b"after"]
 
 
-@dataclass(frozen=True)
-class Payload:
-    dtype_name: str
-    shape: tuple[int, ...]
-    data: memoryview
-
-
-def payload(value: float, count: int = 4) -> Payload:
-    return Payload("float32", (count,), memoryview(np.full(count, value, np.float32)))
-
-
-def values_of(path: Path) -> list[float]:
-    found: list[float] = torch.values_of(path, weights_only=True).tolist()
-    return found
-
-
-@pytest.fixture(autouse=True)
-def _speaks_again() -> None:
-    log.forget_once()
-
-
-@pytest.fixture(autouse=True, params=["one by one", "at once"])
-def _written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["one by one", "at once"])
+def written_so(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each promise holds with the compiled module's way to write files and without it."""
     if request.param == "at once":
         if native.write_files is None:
@@ -217,6 +155,7 @@ def _written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setitem(defaults, "write_files", native.write_files)
 
 
+@pytest.mark.usefixtures("written_so")
 def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
     writer = TensorFileWriter(tmp_path)
     writer.save("a.pt", payload(1))
@@ -232,6 +171,7 @@ def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt"]
 
 
+@pytest.mark.usefixtures("written_so")
 def test_a_child_may_begin_a_dump_of_its_own(tmp_path: Path) -> None:
     TensorFileWriter(tmp_path / "parent").save("a.pt", payload(1))
     child = os.fork()

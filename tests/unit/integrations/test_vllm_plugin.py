@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,15 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from msprobe.integrations.vllm_worker import WorkerRecording  # noqa: E402
-from msprobe.pytorch import PrecisionDebugger  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def one_debugger() -> Iterator[None]:
-    PrecisionDebugger.reset()
-    yield
-    PrecisionDebugger.reset()
 
 
 def test_vllm_finds_the_plug_in_by_its_entry_point() -> None:

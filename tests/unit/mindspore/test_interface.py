@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
-import time
 from typing import Any
 
 import numpy as np
@@ -211,33 +208,6 @@ def test_what_has_no_effect_is_told_once(record: Recorder, capsys: Any) -> None:
     train_step(debugger, Toy())
     record.end()
     assert "buffers, risk_level" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_worker_records_nothing_and_does_not_wait(record: Recorder) -> None:
-    debugger = record(level="mix")
-    model = Toy()
-    original = ops.tanh
-    debugger.start(model)
-    gradients_of(model)(batch())
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if ops.tanh is original and not debugger.recorder.session.recording else 1)
-    deadline = time.monotonic() + 60
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail("the child hangs")
-        time.sleep(0.05)
-    assert os.waitstatus_to_exitcode(status) == 0
-    ops.tanh(batch())
-    debugger.stop()
-    debugger.step()
-    assert "Functional.tanh.1.forward" in record.end().data()
 
 
 def test_an_iteration_as_a_block(record: Recorder) -> None:

@@ -1,7 +1,8 @@
-"""``torch.compile`` with compilers that start processes, or are imported late."""
+"""torch.compile: compiled code stays compiled, its training the same, and is recorded from outside."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import shutil
 import subprocess
@@ -15,11 +16,18 @@ import pytest
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-from support.torch_dumps import Dump, Recorder
+from support.coded_texts import mentions
+from support.row_by_row import in_turn
+from support.torch_dumps import Dump, Recorder, record
 from torch import nn
+from torch._dynamo import eval_frame
 from torch._dynamo.utils import counters
+from torch.autograd.function import BackwardCFunction
 
+from msprobe import log
 from msprobe.pytorch import PrecisionDebugger
+
+__all__ = ["record"]
 
 LEVELS = ["L0", "L1", "mix", "L2"]
 
@@ -123,6 +131,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 KINDS = ["whole", "whole, plain model given", "parts", "in place", "parts in place", "function", "dynamic"]
+#: Trained also with a compiler that makes one autograd function of each region; the real one does so of all kinds.
+WITH_COMPILED_BACKWARD = ["whole", "parts", "function"]
 
 
 @functools.cache
@@ -132,6 +142,24 @@ def bare(kind: str, backend: str = "aot_eager") -> list[Any]:
     torch._dynamo.reset()
     counters.clear()
     return seen
+
+
+@pytest.mark.parametrize(("kind", "level"), in_turn(KINDS, ["L0", "L1", "L2"], always="mix"))
+def test_training_and_compilations_are_the_same(record: Recorder, kind: str, level: str) -> None:
+    backend = "aot_eager" if level == "mix" and kind in WITH_COMPILED_BACKWARD else "eager"
+    off = bare(kind, backend)
+    assert same(off, train(case(kind, backend), record(level=level)))
+    dump = record.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    assert not dump.errors()
+
+
+@pytest.mark.parametrize("recorded_step", [0, 1, 2])
+def test_it_does_not_matter_when_recording_begins(record: Recorder, recorded_step: int) -> None:
+    """Before anything was compiled, after, and in the step in which it is compiled again."""
+    off = bare("parts")
+    assert same(off, train(case("parts", "aot_eager"), record(level="mix", step=[recorded_step])))
+    assert record.end().steps() == [f"step{recorded_step}"]
 
 
 @pytest.mark.slow
@@ -144,6 +172,259 @@ def test_with_the_real_compiler(record: Recorder, kind: str, level: str) -> None
     # The counters of the last place are not compared: the second run finds the first one's code in a cache.
     assert same(off[:-2], on[:-2])
     assert record.end().data(2)
+
+
+# ------------------------------------------------------------------ what is recorded
+
+
+def recorded(record: Recorder, kind: str, level: str) -> Dump:
+    train(case(kind, "aot_eager" if level == "mix" else "eager"), record(level=level), steps=1)
+    return record.end()
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    in_turn(["whole", "whole, plain model given", "in place", "dynamic"], ["L0", "L1", "L2"], always="mix"),
+)
+def test_a_compiled_model_is_one_entry(record: Recorder, kind: str, level: str) -> None:
+    dump = recorded(record, kind, level)
+    data = dump.data()
+    assert [n for n in data if n.startswith("Module") and "parameters" not in n] == [
+        "Module.root.Net.forward.0",
+        "Module.root.Net.backward.0",
+    ]
+    assert data["Module.root.Net.forward.0"]["input_args"][0]["shape"] == [4, 8]
+    assert data["Module.root.Net.forward.0"]["output"][0]["shape"] == [4, 3]
+    assert data["Module.root.Net.backward.0"]["input"][0]["shape"] == [4, 3]
+    assert not [n for n in data if "linear" in n or "CompiledFunction" in n]
+    gradients = [n for n in data if n.endswith("parameters_grad")]
+    if level in ("L0", "mix"):
+        # Under the names that they have when nothing is compiled.
+        assert "Module.blocks.1.wide.Linear.parameters_grad" in gradients
+        assert len(gradients) == 8
+    else:
+        assert gradients == []
+
+
+def test_what_lies_outside_is_recorded_as_ever(record: Recorder) -> None:
+    dump = recorded(record, "parts", "mix")
+    data, parents = dump.data(), dump.file(0, "construct.json")
+    assert data["Module.blocks.0.Block.forward.0"]["output"][0]["shape"] == [4, 16]
+    assert data["Module.blocks.1.Block.backward.0"]["output"][0]["shape"] == [4, 16]
+    assert parents["Functional.linear.0.forward"] == "Module.first.Linear.forward.0"
+    assert parents["Functional.linear.1.forward"] == "Module.last.Linear.forward.0"
+    assert "Functional.linear.1.backward" in data
+    assert "Functional.linear.2.forward" not in data
+
+
+# Older compilers keep the result of a compiled function to themselves.
+RESULT_IS_KNOWN = "result" in torch.compile(lambda: 0, backend="eager").__code__.co_varnames
+knows_results = pytest.mark.skipif(not RESULT_IS_KNOWN, reason="this torch hides results of compiled functions")
+
+
+@knows_results
+def test_a_compiled_function_is_one_entry(record: Recorder) -> None:
+    dump = recorded(record, "function", "mix")
+    data = dump.data()
+    assert data["Compiled.loss.0.forward"]["input_args"][0]["shape"] == [4, 8]
+    assert data["Compiled.loss.0.forward"]["output"][0]["shape"] == []
+    assert data["Compiled.loss.0.backward"]["input"][0]["Max"] == 1.0
+    assert len([n for n in data if n.endswith("parameters_grad")]) == 8
+
+
+def test_one_line_tells(record: Recorder, capsys: Any) -> None:
+    log.forget_once()
+    recorded(record, "parts", "mix")
+    assert mentions(capsys.readouterr().out, "compiled-from-outside") == 1
+
+
+def test_values_agree_with_those_of_the_uncompiled_model(record: Recorder) -> None:
+    compiled = recorded(record, "parts", "L0").data()
+    plain = recorded(record, "none", "L0").data()
+    shared = [n for n in compiled if not n.startswith("Optimizer")]
+    assert set(shared) <= set(plain)
+    for name in shared:
+        for key in ("output", "weight", "bias"):
+            for a, b in zip(compiled[name].get(key) or [], plain[name].get(key) or [], strict=True):
+                assert a is b is None or a["Max"] == pytest.approx(b["Max"], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["whole", "in place", "parts", "parts in place", "function"])
+def test_eager_shows_the_inside_under_the_usual_names(record: Recorder, kind: str) -> None:
+    def names(kind: str) -> list[str]:
+        train(case(kind, "eager"), record(level="mix", compile="eager"), steps=1)
+        return record.end().names()
+
+    assert names(kind) == names("none")
+    assert counters["stats"].get("unique_graphs", 0) == 0
+
+
+def test_after_eager_recording_it_is_compiled(record: Recorder) -> None:
+    built = case("whole", "aot_eager")
+    train(built, record(level="mix", compile="eager", step=[0]), steps=2)
+    assert counters["stats"]["unique_graphs"] > 0
+
+
+# ------------------------------------------------------------------ odd ways
+
+
+def test_an_exception_inside_leaves_the_region(record: Recorder) -> None:
+    def bad(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        raise ValueError("inside")
+
+    compiled = torch.compile(bad, backend="eager")
+    debugger = record(level="L1")
+    debugger.start()
+    with pytest.raises(ValueError, match="inside"):
+        compiled(torch.ones(2))
+    torch.relu(torch.ones(2))
+    debugger.stop()
+    data = record.end().data()
+    assert data["Compiled.bad.0.forward"]["error"] == "ValueError: inside"
+    assert "Torch.relu.0.forward" in data
+
+
+@knows_results
+def test_regions_in_regions(record: Recorder) -> None:
+    inner = torch.compile(lambda x: x.sin(), backend="aot_eager")
+
+    def outer(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        result: torch.Tensor = inner(x).cos()
+        return result
+
+    compiled = torch.compile(outer, backend="aot_eager")
+    debugger = record(level="L1")
+    x = torch.ones(3, requires_grad=True)
+    debugger.start()
+    compiled(x).sum().backward()
+    torch.relu(x)
+    debugger.stop()
+    names = record.end().names()
+    assert [n for n in names if n.startswith("Compiled")] == [
+        "Compiled.outer.0.forward",
+        "Compiled.outer.0.backward",
+    ]
+    assert not [n for n in names if ".sin." in n or ".cos." in n]
+    assert "Torch.relu.0.forward" in names
+
+
+def test_functions_that_only_switch_the_compiler_off_are_no_regions(record: Recorder) -> None:
+    plain = torch._dynamo.disable(lambda x: x.sin())
+    debugger = record(level="L1")
+    debugger.start()
+    plain(torch.ones(2))
+    debugger.stop()
+    assert record.end().names(part="sin")
+
+
+def test_start_and_stop_inside_compiled_code(record: Recorder) -> None:
+    debugger = record(level="L1")
+    model = Net()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        debugger.start(model)
+        loss: torch.Tensor = model(x).sum()
+        debugger.stop()
+        return loss
+
+    compiled = torch.compile(step, backend="aot_eager")
+    for _ in range(2):
+        compiled(torch.ones(2, 8)).backward()
+        debugger.step()
+    torch.relu(torch.ones(2))
+    assert torch.overrides._get_current_function_mode_stack() == []
+    dump = record.end()
+    assert dump.steps() == ["step0", "step1"]
+    assert not [name for number in range(2) for name in dump.names(number, "relu")], "recorded after stop"
+
+
+def test_backward_inside_compiled_code(record: Recorder) -> None:
+    def run(debugger: PrecisionDebugger | None) -> Any:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Net()
+
+        @torch.compile(backend="aot_eager")
+        def backward(loss: torch.Tensor) -> None:
+            loss.backward()
+
+        if debugger:
+            debugger.start(model)
+        backward(model(torch.ones(2, 8)).sum())
+        if debugger:
+            debugger.stop()
+        return [p.grad for p in model.parameters()]
+
+    bare = run(None)
+    assert same(bare, run(record(level="mix")))
+    dump = record.end()
+    assert "Functional.linear.0.backward" in dump.names()
+    assert not dump.errors()
+
+
+def test_compiled_autograd(record: Recorder) -> None:
+    from torch._dynamo import compiled_autograd
+
+    def run(debugger: PrecisionDebugger | None) -> Any:
+        torch._dynamo.reset()
+        counters.clear()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 3))
+        seen: list[Any] = []
+        for i in range(2):
+            if debugger:
+                debugger.start(model)
+            loss = model(torch.full((2, 8), float(i))).sum()
+            with (getattr(compiled_autograd, "_enable", None) or compiled_autograd.enable)(
+                torch.compile(backend="eager")
+            ):
+                loss.backward()
+            if debugger:
+                debugger.stop()
+                debugger.step()
+            seen += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        return [*seen, dict(counters["compiled_autograd"]), dict(counters["stats"])]
+
+    bare = run(None)
+    assert bare[-2]["captures"] > 0
+    assert same(bare, run(record(level="mix")))
+    assert "Functional.linear.0.forward" in record.end().names()
+
+
+def test_copies_made_while_recording(record: Recorder) -> None:
+    plain, given, _ = case("in place", "aot_eager")
+    debugger = record(level="L0")
+    debugger.start(given)
+    twin = copy.deepcopy(plain)
+    twin(torch.ones(2, 8))
+    debugger.stop()
+    assert record.dump.names() == []
+
+
+def compiler_state() -> list[Any]:
+    names = ("set_eval_frame", "_maybe_set_eval_frame", "_stance")
+    return [
+        *(getattr(eval_frame, name, None) for name in names),
+        eval_frame.OptimizedModule.__call__,
+        BackwardCFunction.apply,
+        torch._C._dynamo.compiled_autograd.set_autograd_compiler,
+        list(sys.meta_path),
+    ]
+
+
+@pytest.mark.parametrize("level", ["mix", "L2"])
+@pytest.mark.parametrize("kind", ["whole", "parts in place"])
+def test_nothing_is_left_behind(record: Recorder, kind: str, level: str) -> None:
+    before = compiler_state()
+    built = case(kind, "eager")
+    kept = [m.__dict__.get("_compiled_call_impl") for m in built[0].modules()]
+    train(built, record(level=level), steps=1)
+    assert compiler_state() == before
+    assert kept == [m.__dict__.get("_compiled_call_impl") for m in built[0].modules()]
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in built[0].modules())
+    assert torch.overrides._get_current_function_mode_stack() == []
 
 
 def test_a_compiler_that_is_imported_while_recording(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from unit.monitor.torch.monitored import (
     ModelM,
     monitored,
 )
+from unit.monitor.torch.test_ends_of_trainings import CONFIG, alerts
 
 from msprobe import log
-from msprobe.monitor.alerts.reading import read_all_alerts
 
 
 def test_a_fork_writes_nothing(tmp_path: Path) -> None:
@@ -84,20 +84,9 @@ def test_a_killed_program_leaves_the_step_of_its_alert(tmp_path: Path, monkeypat
     assert call("check", place).returncode == 1
 
 
-ALERT = {"rules": [{"rule_name": "AnomalyNan"}, {"rule_name": "LossSpike"}], "dump": True}
-
-
-CONFIG: dict[str, Any] = {"targets": {}, "wg_distribution": True, "ops": ["norm"], "alert": ALERT}
-
-
 @pytest.fixture(autouse=True)
 def _speaks_again() -> None:
     log.forget_once()
-
-
-def alerts(folder: Path) -> list[tuple[int, str, str]]:
-    records = read_all_alerts(folder / "out").records
-    return [(one["step"], one["rule"], one["what"]) for one in records.values()]
 
 
 PROGRAM = """
