@@ -132,7 +132,7 @@ class Scale(nn.Module):
         return x * by + also["bias"]
 
 
-def test_gradients_of_keyword_inputs_are_told(tmp_path: Path) -> None:
+def test_gradients_of_keyword_inputs_are_reported(tmp_path: Path) -> None:
     model = nn.ModuleDict({"scale": Scale()})
     x, by, bias = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
     work = lambda: loss_of(model["scale"](x, by=by, also={"bias": bias})).backward()  # noqa: E731
@@ -417,7 +417,7 @@ def test_a_list_item_that_names_a_module_takes_all_inside_it(tmp_path: Path, blo
     assert [n for n in dump.data if n.endswith("parameters_grad")] == ["Module.blk2.0.Linear.parameters_grad"]
 
 
-def test_filters_that_matched_nothing_are_told_at_the_end(
+def test_filters_that_matched_nothing_are_reported_at_the_end(
     tmp_path: Path, blocks: Blocks, x: torch.Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scope = ["Functional.relu.0.forward", "Functional.relu.9.forward"]

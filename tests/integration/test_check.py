@@ -56,7 +56,7 @@ def test_nothing_is_found_in_a_sound_dump(sound: Path) -> None:
     assert done.stdout.startswith("NOTHING FOUND\n")
 
 
-def test_what_is_found_is_told_and_written(wrong: Path, tmp_path: Path) -> None:
+def test_what_is_found_is_reported_and_written(wrong: Path, tmp_path: Path) -> None:
     done = run(wrong, "-o", tmp_path / "out")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("FOUND at step 0")
@@ -84,7 +84,7 @@ def test_the_checks_are_listed_and_chosen(wrong: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "gone"])
-def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path, how: str) -> None:
+def test_a_part_that_cannot_be_read_is_reported_and_the_rest_checked(tmp_path: Path, how: str) -> None:
     for step in range(3):
         write_part(tmp_path / f"step{step}" / "rank", {"Torch.exp.0.forward": call()}, construct={})
     file = tmp_path / "step1" / "rank" / "dump.json"
@@ -99,7 +99,7 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path,
     assert content["summary"]["records"] == 2
 
 
-def test_a_rank_that_was_killed_earlier_than_another_is_told(tmp_path: Path) -> None:
+def test_a_rank_that_was_killed_earlier_than_another_is_reported(tmp_path: Path) -> None:
     for step, rank in ((0, 0), (0, 1), (1, 0)):
         write_part(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
     assert mentions(" ".join(run(tmp_path).stdout.split()), "rank-missing-in-step", step=1, ranks=1)

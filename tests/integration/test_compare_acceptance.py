@@ -357,7 +357,7 @@ def test_a_single_value_gets_one_short_note(edge: Edge, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operator", ["tiny", "big"])
-def test_a_broken_file_is_told_in_its_row(edge: Edge, operator: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_in_its_row(edge: Edge, operator: str, tmp_path: Path) -> None:
     table = sheet(run(tmp_path, *edge("tensor")))
     row = table.row(f"Torch.{operator}.0.forward.input.0")
     assert {row[name] for name in MEASURES.split("|")} == {"unsupported"}
@@ -450,7 +450,9 @@ def fails(folder: Path, npu: Path, bench: Path, capsys: pytest.CaptureFixture[st
     return said.err
 
 
-def test_different_numbers_of_ranks_are_told(steps: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_different_numbers_of_ranks_are_reported(
+    steps: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shutil.copytree(steps[0] / "rank1", steps[0] / "rank2")
     assert re.search(r"3 ranks.* 2", fails(tmp_path, *steps, capsys))
     with pytest.raises(problems.InvalidPathError) as raised:
@@ -583,7 +585,9 @@ def test_bad_compare_files_are_one_line(
     assert raised.value.code == code
 
 
-def test_all_mistakes_of_a_compare_file_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_mistakes_of_a_compare_file_are_reported_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "compare.json"
     path.write_text('{"npu_path": "",\n "is_print_compare_log": "no"}')
     assert main(["-f", "pytorch", "compare", "-i", str(path), "-o", str(tmp_path / "out")]) == 2

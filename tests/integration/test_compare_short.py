@@ -91,7 +91,7 @@ def test_they_cannot_be_compared(dumps: Path) -> None:
     assert done.stdout.startswith("CANNOT BE COMPARED: ")
 
 
-def test_a_step_more_on_one_side_is_told_and_agrees(dumps: Path) -> None:
+def test_a_step_more_on_one_side_is_reported_and_agrees(dumps: Path) -> None:
     done = run(dumps / "short", dumps / "reference")
     assert done.returncode == 2
     assert said("steps-on-one-side", "step", "1 is", "reference") in done.stdout
@@ -255,7 +255,7 @@ def test_without_dumps_it_says_what_to_give() -> None:
     assert command_line.call("-f", "pytorch", "compare").returncode == 2
 
 
-def test_a_verdict_is_told_even_if_it_cannot_be_written(
+def test_a_verdict_is_reported_even_if_it_cannot_be_written(
     dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: object, *words: object, **more: object) -> None:
@@ -304,7 +304,7 @@ def test_options_of_two_dumps_are_refused_by_the_other_forms(dumps: Path, tmp_pa
 
 @pytest.mark.parametrize("how", ["cut", "gone"])
 @pytest.mark.parametrize("side", ["candidate", "reference"])
-def test_a_part_that_cannot_be_read_is_told_and_the_rest_compared(
+def test_a_part_that_cannot_be_read_is_reported_and_the_rest_compared(
     dumps: Path, tmp_path: Path, how: str, side: str
 ) -> None:
     one, other = (shutil.copytree(dumps / name, tmp_path / name) for name in ("same", "reference"))

@@ -254,7 +254,7 @@ def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard
     assert "DEVICE Dtype" in call("api_precision_compare", "-npu", lacking, "-gpu", good, "-o", tmp_path).stderr
 
 
-def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
+def test_the_script_of_a_call_says_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
     words = ("--dump", statistics, "--api", "Functional.linear.0", "-o", tmp_path)
     # Values in files are made smaller like those inside.
     made = call("op_generate", *words, "--propagation", "backward", "--data-in-files")
@@ -384,7 +384,7 @@ def test_a_mistake_in_the_settings_names_its_field(
         ('{"data": {"X.relu.0.sideways": {}}}', "X.relu.0.sideways"),
     ],
 )
-def test_a_broken_dump_is_told_of_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
+def test_a_broken_dump_is_reported_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
     dump = tmp_path / "dump.json"
     dump.write_text(content)
     found = call("run_ut", "-api_info", dump, "-o", tmp_path / "out")

@@ -284,7 +284,7 @@ def test_a_run_that_leaves_no_dump_says_why(folder: Path, script: str, words: tu
     assert not (folder / "dump").exists()
 
 
-def test_the_end_tells_where_the_dump_is(folder: Path) -> None:
+def test_the_end_says_where_the_dump_is(folder: Path) -> None:
     (folder / "some.py").write_text(MODEL + LOOP)
     (line,) = told(run(folder, *RUN, "some.py"), "INFO")
     records = f"{3 * len(Dump(folder / 'dump').names())} records"
@@ -323,7 +323,7 @@ def test_a_script_without_optimizer_is_one_step_unless_it_fails(folder: Path, fa
     assert dump.file()["msprobe"]["complete"] is not failing
 
 
-def test_steps_that_never_come_are_told_once(folder: Path) -> None:
+def test_steps_that_never_come_are_reported_once(folder: Path) -> None:
     config = {"level": "L1", "dump_path": str(folder / "dump"), "step": [1, "7-9"]}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "some.py").write_text(MODEL + LOOP)

@@ -272,7 +272,7 @@ def test_garbage_on_the_wire_does_not_end_it(server: Server) -> None:
     assert server.json("/api/overview")["format"] == 1
 
 
-def test_a_huge_broken_dump_is_told_and_not_loaded(tmp_path: Path) -> None:
+def test_a_huge_broken_dump_is_reported_and_not_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "step0" / "rank0"
     folder.mkdir(parents=True)
     with open(folder / "dump.json", "wb") as file:

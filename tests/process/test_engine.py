@@ -102,7 +102,7 @@ def test_what_a_job_says_is_said_here_in_order(engine: Engine, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_process_that_is_killed_is_told(engine: Engine) -> None:
+def test_a_process_that_is_killed_is_reported(engine: Engine) -> None:
     with raising(WorkerLostError, "process-of-jobs-ended"):
         list(run(os._exit, [9, 9], Workers(2, engine)))
     assert list(run(operator.neg, [1, 2], Workers(2, engine))) == [-1, -2]

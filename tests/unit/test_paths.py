@@ -310,7 +310,7 @@ def test_a_folder_of_the_system_is_refused_before_the_work(folder: str) -> None:
         ("step0/rank0/stack.json", None),
     ],
 )
-def test_a_file_that_does_not_exist_is_told_beside_one_that_is_like_it(
+def test_a_file_that_does_not_exist_is_reported_beside_one_that_is_like_it(
     tmp_path: Path, asked: str, near: str | None
 ) -> None:
     (tmp_path / "step0" / "rank0").mkdir(parents=True)

@@ -76,7 +76,7 @@ def test_the_first_error_ends_it_and_leaves_nothing_half(folder: int, tmp_path: 
     assert listed(tmp_path) == ["a", "b", "taken"]
 
 
-def test_a_full_disk_is_told(folder: int, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(folder: int, tmp_path: Path) -> None:
     import subprocess
     import sys
 

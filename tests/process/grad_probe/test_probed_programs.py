@@ -111,7 +111,7 @@ def test_a_gradient_that_cannot_be_read_has_a_row_without_numbers(
     assert "no luck" in capsys.readouterr().out
 
 
-def test_a_disk_that_takes_nothing_is_told_once_and_the_training_goes_on(
+def test_a_disk_that_takes_nothing_is_reported_once_and_the_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -208,14 +208,14 @@ def test_monitor_without_a_debugger_and_with_what_is_no_model(tmp_path: Path) ->
         debugger.monitor(torch.optim.SGD(Weights(w=(1,)).parameters(), lr=0.0))
 
 
-def test_a_second_model_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_model_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Weights(w=(1,))
     with probing(tmp_path, model):
         PrecisionDebugger.monitor(model)
         assert "already" in capsys.readouterr().out
 
 
-def test_a_start_without_monitor_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_without_monitor_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     debugger = PrecisionDebugger(configured(tmp_path))
     debugger.start()
     debugger.stop()

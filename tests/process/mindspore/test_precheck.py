@@ -137,7 +137,7 @@ def test_overflow_of_the_record_and_of_the_cpu(tmp_path: Path) -> None:
     assert counts == ["4", "1 (Mint.exp.1)", "1 (Mint.exp.0)", "1"]
 
 
-def test_a_script_reproduces_a_call_and_tells_a_verdict(tmp_path: Path) -> None:
+def test_a_script_reproduces_a_call_and_says_a_verdict(tmp_path: Path) -> None:
     data = {
         "Mint.matmul.0.forward": forward(tensor(), tensor(shape=[4, 2])),
         "Mint.matmul.0.backward": {"input": [tensor(shape=[3, 2])], "output": []},

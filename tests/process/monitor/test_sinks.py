@@ -231,7 +231,7 @@ def test_a_database_is_read_in_parts_and_from_its_end(tmp_path: Path, monkeypatc
     assert read_trend(run, "actv") is None
 
 
-def test_a_damaged_database_is_told(tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported(tmp_path: Path) -> None:
     folder = write_run(begun(tmp_path), [gradients(0)], SqliteSink())
     (folder / FILE_NAME).write_bytes(b"no database at all")
     with raising(PathError, "trend-database-unreadable"):

@@ -160,7 +160,7 @@ def test_sinks_are_flushed_now_and_then(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", ["open", "write", "flush"])
-def test_a_sink_that_fails_is_told_once_and_the_others_go_on(
+def test_a_sink_that_fails_is_reported_once_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fails: str
 ) -> None:
     bad, good = Keeping(fails), Keeping()

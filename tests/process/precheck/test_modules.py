@@ -96,7 +96,7 @@ def _flat(result: Any) -> list[torch.Tensor]:
     return [one for part in result for one in _flat(part)]
 
 
-def test_only_leaves_are_passes_and_unknown_ones_are_told() -> None:
+def test_only_leaves_are_passes_and_unknown_ones_are_reported() -> None:
     names = [
         "Module.block.Block.forward.0",
         "Module.block.fc.Linear.forward.0",

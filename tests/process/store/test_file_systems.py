@@ -33,7 +33,7 @@ def test_files_of_a_container_s_layers_are_local_and_never_mapped(tmp_path: Path
         file_systems._known.clear()
 
 
-def test_what_the_system_does_not_tell_is_neither_local_nor_mapped(
+def test_what_the_system_does_not_say_is_neither_local_nor_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_systems, "_kind_of_mount", lambda _: "")
@@ -41,7 +41,7 @@ def test_what_the_system_does_not_tell_is_neither_local_nor_mapped(
     assert kind_of(tmp_path) == ("", False, False)
 
 
-def test_where_the_mount_of_a_file_is_not_told_its_device_tells_it(
+def test_where_the_mount_of_a_file_is_not_said_its_device_says_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kind_of(tmp_path)[0]

@@ -157,7 +157,7 @@ def test_what_this_process_is_writing_stays(tmp_path: Path) -> None:
     assert open_dump(tmp_path).part().names() == ["a"]
 
 
-def test_what_cannot_be_removed_is_told_and_the_rest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_reported_and_the_rest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_another(lambda: write(tmp_path, 2, "rank"))
     unlink = Path.unlink
 

@@ -355,7 +355,7 @@ def test_how_long_this_process_has_been_running() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", bytes(5000), b"MSPJRNL2", b"[[[[ not what we write"])
-def test_a_journal_that_tells_no_owner_has_none(folder: Path, content: bytes) -> None:
+def test_a_journal_that_says_no_owner_has_none(folder: Path, content: bytes) -> None:
     """It was being made when its process died."""
     folder.mkdir(parents=True)
     (folder / f"dump-{os.getppid()}-1.journal").write_bytes(content)

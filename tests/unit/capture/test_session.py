@@ -95,7 +95,7 @@ def test_only_ranks_that_are_wanted(
     assert [path.name for path in (tmp_path / "dump").glob("step0/*")] == ([folder] if wanted else [])
 
 
-def test_a_rank_that_is_told_at_start_goes_first(tmp_path: Path) -> None:
+def test_a_rank_that_is_given_at_start_goes_first(tmp_path: Path) -> None:
     session = make(tmp_path, 0)
     session.start(rank=7)
     record_one(session)
@@ -229,7 +229,7 @@ def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if "[ERROR]" in line]
 
 
-def test_a_fault_is_one_line_for_each_kind_and_told_in_full_beside_the_dump(
+def test_a_fault_is_one_line_for_each_kind_and_reported_in_full_beside_the_dump(
     tmp_path: Path, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.start()

@@ -133,7 +133,7 @@ def test_packs_of_the_published_package_are_compared(version: str, tmp_path: Pat
     assert mentions(done.stdout, "start-weights-differ")
 
 
-def test_bad_input_is_told_in_one_line_with_status_2(files: Path) -> None:
+def test_bad_input_is_reported_in_one_line_with_status_2(files: Path) -> None:
     """A11, A12, A13."""
     (files / "bad.zip").write_text("no zip")
     good = write_pack(files / "b.zip", {"env": {}})

@@ -44,7 +44,7 @@ def test_one_shot_converts_a_file(tmp_path: Path, words: list[str]) -> None:
     }
 
 
-def test_broken_files_are_told_and_listed_and_the_others_converted(
+def test_broken_files_are_reported_and_listed_and_the_others_converted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "dump"
@@ -217,7 +217,7 @@ def test_a_header_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ('pt -n "a', "no closing quotation"),
     ],
 )
-def test_a_mistake_is_told_and_the_shell_goes_on(capfd: pytest.CaptureFixture[str], line: str, told: str) -> None:
+def test_a_mistake_is_reported_and_the_shell_goes_on(capfd: pytest.CaptureFixture[str], line: str, told: str) -> None:
     np.save("a.npy", np.zeros((0, 3), np.float32))
     assert shell(line, "pt -n a.npy") == 2
     captured = capfd.readouterr()

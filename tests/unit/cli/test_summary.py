@@ -162,7 +162,7 @@ def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys
         assert str(place) in capsys.readouterr().err
 
 
-def test_steps_of_different_runs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_of_different_runs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def of(pid: int, started: int) -> dict[str, Any]:
         return {"complete": True, "process": {"pid": pid, "host": "here", "started": started}}
 
@@ -190,7 +190,7 @@ def test_the_journal_of_a_finished_step_is_not_part_of_its_size(
     assert capsys.readouterr().out == before
 
 
-def test_a_mask_is_told_from_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mask_is_distinguished_from_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     low = tensor(1.0, float("-inf"), float("-inf"), float("inf"))
     data = {"Tensor.masked_fill.0.forward": forward(low), "Torch.add.0.forward": forward(low)}
     write(tmp_path / "step0" / "rank", data)

@@ -87,7 +87,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("kind", "text", "told"), MISTAKES)
-def test_all_mistakes_are_told_at_once(tmp_path: Path, kind: str, text: str, told: list[str]) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path, kind: str, text: str, told: list[str]) -> None:
     with pytest.raises(InvalidInputError) as caught:
         LOADERS[kind](written(tmp_path, text))
     for part in told:

@@ -86,7 +86,7 @@ def test_agreement_of_types_and_shapes() -> None:
     assert not found.null.any()
 
 
-def test_a_null_against_a_tensor_is_told() -> None:
+def test_a_null_against_a_tensor_is_reported() -> None:
     record = {"input_args": [], "input_kwargs": {}, "output": [None]}
     a, b = rows_of({"f": record}), rows_of({"f": {**record, "output": [LEAF]}})
     assert agreement(a, b, match(a, b)).null.tolist() == [True]

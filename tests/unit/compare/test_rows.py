@@ -61,7 +61,7 @@ def test_lists_of_parameter_gradients_are_transparent(tmp_path: Path) -> None:
     assert rows.state.tolist() == [GRADIENT, GRADIENT]
 
 
-def test_only_the_last_parts_of_a_name_tell_what_a_record_is(tmp_path: Path) -> None:
+def test_only_the_last_parts_of_a_name_say_what_a_record_is(tmp_path: Path) -> None:
     call = {"input_args": [tensor()], "input_kwargs": {}, "output": [tensor()]}
     rows = rows_of(
         tmp_path, {"Module.debug.parameters_grad.Linear.forward.0": call, "Module.debug.Linear.forward.0": call}

@@ -38,7 +38,7 @@ def test_fields_know_their_lines() -> None:
     assert source.where(("a",)) == 'm.yaml:1: field "a"'
 
 
-def test_a_key_that_stands_twice_is_told_and_the_last_counts() -> None:
+def test_a_key_that_stands_twice_is_reported_and_the_last_counts() -> None:
     document = parse_yaml("a: {x: 1}\nb: 2\na: 3\n").document
     assert document.value == {"a": "3", "b": "2"}
     (twice,) = document.duplicates
@@ -78,7 +78,7 @@ def test_the_ending_must_be_yaml(tmp_path: Path, name: str) -> None:
         read_yaml(path, "data mapping")
 
 
-def test_a_missing_file_is_told_with_what_it_is_for(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_what_it_is_for(tmp_path: Path) -> None:
     with pytest.raises(PathError, match=r"cell mapping: file .* does not exist"):
         read_yaml(tmp_path / "none.yaml", "cell mapping")
 

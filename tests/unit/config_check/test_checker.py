@@ -295,7 +295,7 @@ def test_files_of_hyper_parameters_are_read(tmp_path: Path, capsys: pytest.Captu
         ((None, None, "a.zip", "pytorch", 0), MsprobeError, "steps must be a whole number from 1 on, found 0."),
     ],
 )
-def test_arguments_that_cannot_be_used_are_told_in_a_sentence(
+def test_arguments_that_cannot_be_used_are_reported_in_a_sentence(
     arguments: tuple[Any, ...], kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:

@@ -120,7 +120,7 @@ def test_calls_of_a_model_in_a_static_graph(make: Make) -> None:
         debugger.start(CELL, token_range=[0, 1])
 
 
-def test_all_mistakes_of_a_static_graph_are_told_at_once(make: Make) -> None:
+def test_all_mistakes_of_a_static_graph_are_reported_at_once(make: Make) -> None:
     debugger = make(level="L0", task="tensor", rank=[1], section={"list": ["Dense"], "data_mode": ["output"]})
     ms.set_context(mode=ms.GRAPH_MODE)
     with pytest.raises(InvalidInputError, match=r"rank must be .*list must be .*data_mode must be"):

@@ -131,7 +131,7 @@ def test_without_compiled_cells_or_below_cells_there_is_one_dump(record: Recorde
     assert record.end().steps() == ["step0"]
 
 
-def test_cells_that_were_compiled_before_are_told_of(record: Recorder, capsys: Any) -> None:
+def test_cells_that_were_compiled_before_are_reported(record: Recorder, capsys: Any) -> None:
     model = Outer(CompiledWithin)
     model(batch())
     with record(level="L0").recording(model):

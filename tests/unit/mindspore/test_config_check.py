@@ -98,7 +98,7 @@ def test_the_same_numbers_come_out(tmp_path: Path) -> None:
     assert trained(False) == trained(True)
 
 
-def test_a_compiled_graph_is_refused_in_a_sentence_and_can_be_told_of(
+def test_a_compiled_graph_is_refused_in_a_sentence_and_can_be_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mindspore.set_context(mode=mindspore.GRAPH_MODE)

@@ -30,7 +30,7 @@ def test_a_second_construction_is_the_first_object(record: Recorder, capsys: Any
     assert mentions(capsys.readouterr().out, "debugger-constructed-twice")
 
 
-def test_a_mindspore_that_does_not_tell_of_kernels(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mindspore_that_does_not_report_kernels(record: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     from msprobe.capture.mindspore import kernels
 
     monkeypatch.setattr(kernels, "MsDispatchMode", None)
@@ -202,7 +202,7 @@ def test_the_names_of_earlier_tools_can_be_imported(record: Recorder) -> None:
     assert Same is MsprobeStep
 
 
-def test_what_has_no_effect_is_told_once(record: Recorder, capsys: Any) -> None:
+def test_what_has_no_effect_is_reported_once(record: Recorder, capsys: Any) -> None:
     log.forget_once()
     debugger = record(level="L1", buffers=True, risk_level="CORE")
     train_step(debugger, Toy())

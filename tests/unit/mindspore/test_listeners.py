@@ -163,7 +163,7 @@ def test_a_replaced_result_moves_the_training_as_the_same_change_in_the_program(
     assert not same(ours, train())
 
 
-def test_a_gradient_cannot_be_replaced_which_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gradient_cannot_be_replaced_which_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Replacing(Changer):
         wants = Wants(kinds=("call",), names=("Functional.gelu",), directions=("backward",))
         changes = Changes(names=("Functional.gelu",), gradients=True)

@@ -365,7 +365,7 @@ def test_print_struct(tmp_path: Path, goes_on: bool) -> None:
     assert hooks_of(training.net) == 0
 
 
-def test_unreduced_gradients_of_a_compiled_function_are_left_out_and_that_is_told(
+def test_unreduced_gradients_of_a_compiled_function_are_left_out_and_that_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
@@ -445,7 +445,7 @@ def test_numbers_of_types(kind: str, way: str) -> None:
     assert (single == -3) == (kind == "scalar")
 
 
-def test_what_mindspore_has_not_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_mindspore_has_not_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = monitored(tmp_path, {**GRADIENTS, "ur_distribution": True}, Training(steps=1))
     assert mentions(capfd.readouterr().out, "not-measured-in-mindspore", without="ur_distribution")
     assert found.rows("update") == []

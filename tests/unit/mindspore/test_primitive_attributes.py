@@ -62,7 +62,7 @@ def test_the_attributes_of_a_primitive_are_in_its_record(record: Recorder, tmp_p
     assert data["Primitive.product.MatMul.0.forward"]["input_kwargs"] == {}
 
 
-def test_another_epsilon_is_told_as_the_cause(record: Recorder, tmp_path: Path) -> None:
+def test_another_epsilon_is_reported_as_the_cause(record: Recorder, tmp_path: Path) -> None:
     run(record, tmp_path / "one", 1e-5)
     run(record, tmp_path / "same", 1e-5)
     run(record, tmp_path / "other", 1e-2)

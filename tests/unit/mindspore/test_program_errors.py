@@ -71,7 +71,7 @@ def goes_on(told: str, work: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("task", ["statistics", "tensor", "overflow_check", "structure"])
 @pytest.mark.parametrize("fails", [wrong_shapes, wrong_view, wrong_arguments, wrong_input_of_a_cell, wrong_index])
-def test_an_error_that_the_program_catches_is_told_to_it_and_not_said_to_be_ours(
+def test_an_error_that_the_program_catches_reaches_it_and_not_said_to_be_ours(
     record: Recorder, capsys: Any, fails: Callable[[], Any], task: str
 ) -> None:
     log.forget_once()
@@ -100,7 +100,7 @@ def test_the_record_of_a_call_that_failed_says_so(record: Recorder) -> None:
     assert "MatMul" in str(entry["output"]) or "matmul" in str(entry.get("error"))
 
 
-def test_an_error_that_only_the_recorder_was_told_of_reaches_the_program(record: Recorder) -> None:
+def test_an_error_that_only_the_recorder_was_reported_of_reaches_the_program(record: Recorder) -> None:
     debugger = record(level="L1")
     debugger.start()
     found = wrong_index()
@@ -128,7 +128,7 @@ def test_another_error_on_its_way_is_not_hidden(record: Recorder) -> None:
     debugger.step()
 
 
-def test_an_error_of_ours_is_still_told(record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_an_error_of_ours_is_still_reported(record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from msprobe.capture.array_statistics import ArrayStatistics
 
     def broken(*args: Any, **kwargs: Any) -> Any:

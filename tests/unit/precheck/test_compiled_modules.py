@@ -101,7 +101,7 @@ def test_the_training_stays_the_same_bit_for_bit(autocast: bool, recomputed: boo
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in watched.modules())
 
 
-def test_a_compiler_that_is_wrong_is_told_for_the_module_alone_forward_and_backward() -> None:
+def test_a_compiler_that_is_wrong_is_reported_for_the_module_alone_forward_and_backward() -> None:
     one = model()
     checker = PrecisionChecker(backend=wrong_by(1.01))
     checker.wrap(one.blocks[1])
@@ -448,7 +448,7 @@ def test_a_step_that_draws_numbers_of_python_and_numpy_draws_them_again() -> Non
     assert found == (random.random(), np.random.rand())
 
 
-def test_a_step_that_raises_compiled_is_told_and_the_model_is_as_after_the_first() -> None:
+def test_a_step_that_raises_compiled_is_reported_and_the_model_is_as_after_the_first() -> None:
     one = model()
 
     def refuse(graph: Any, inputs: Any) -> Any:
@@ -491,7 +491,7 @@ def test_the_report_has_the_columns_of_26_2_and_the_graphs_are_written(
     assert any("linear" in path.read_text() for path in (tmp_path / "graphs").iterdir())
 
 
-def test_mistakes_are_told_at_once() -> None:
+def test_mistakes_are_reported_at_once() -> None:
     with raising(InvalidInputError, "precision-checker-wrong") as refused:
         PrecisionChecker(backend="nosuch", threshold=-1, cast_dtype=torch.int32)
     assert pieces_of(refused.value.message) >= {"backend-unknown", "threshold-wrong", "cast-dtype-wrong"}

@@ -232,7 +232,7 @@ def test_a_compiled_function_is_one_entry(record: Recorder) -> None:
     assert len([n for n in data if n.endswith("parameters_grad")]) == 8
 
 
-def test_one_line_tells(record: Recorder, capsys: Any) -> None:
+def test_one_line_says(record: Recorder, capsys: Any) -> None:
     log.forget_once()
     recorded(record, "parts", "mix")
     assert mentions(capsys.readouterr().out, "compiled-from-outside") == 1

@@ -23,7 +23,7 @@ def work() -> None:
     torch.ones(4, 4).matmul(torch.ones(4, 4))
 
 
-def test_a_dump_tells_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_says_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     torch.set_float32_matmul_precision("high")
     try:
@@ -63,7 +63,7 @@ def test_asking_warns_of_nothing_and_sets_up_no_device(tmp_path: Path) -> None:
     assert forked.run("program.py", cwd=tmp_path).stdout.split() == ["0", "False"]
 
 
-def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:
+def test_compare_says_those_that_differ_first(tmp_path: Path) -> None:
     record(tmp_path / "candidate", work)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,7 +92,7 @@ def test_compare_tells_those_that_differ_first(tmp_path: Path) -> None:
     assert "settings" not in verdict_text(same)
 
 
-def test_autocast_is_told_where_it_is_on(tmp_path: Path) -> None:
+def test_autocast_is_reported_where_it_is_on(tmp_path: Path) -> None:
     def under_autocast() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             work()
@@ -103,7 +103,7 @@ def test_autocast_is_told_where_it_is_on(tmp_path: Path) -> None:
     assert "autocast.cpu" not in open_dump(tmp_path / "off").part().ours["precision"]
 
 
-def test_an_older_torch_tells_of_autocast_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_torch_reports_autocast_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch, "get_autocast_dtype")
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda: True)
     monkeypatch.setattr(torch, "get_autocast_gpu_dtype", lambda: torch.float16, raising=False)
@@ -142,7 +142,7 @@ def test_switches_of_torch_npu_are_asked_where_it_is_loaded(monkeypatch: pytest.
     assert "torch_npu.npu.conv.allow_hf32" not in found
 
 
-def test_the_default_device_is_told_without_making_a_tensor() -> None:
+def test_the_default_device_is_reported_without_making_a_tensor() -> None:
     torch.set_default_device("meta")
     try:
         assert settings_of_precision()["torch.get_default_device"] == "meta"

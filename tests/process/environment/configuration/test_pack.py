@@ -96,7 +96,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_pack(tmp_path: Path) -> None:
     assert names(path) == [*written, "env"]
 
 
-def test_a_lock_that_is_not_given_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_is_not_given_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("msprobe.environment.configuration.pack_lock._MOST_SECONDS", 0.05)
     path = str(tmp_path / "a.zip")
     with locked(path), raising(PathError, "pack-locked"):
@@ -232,7 +232,7 @@ ENTRIES: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_a_broken_entry_is_told_by_name(name: str, tmp_path: Path) -> None:
+def test_a_broken_entry_is_reported_by_name(name: str, tmp_path: Path) -> None:
     data, expected = ENTRIES[name]
     path = made(tmp_path / "a.zip", {"env": data})
     with Pack(path) as pack, pytest.raises(InvalidInputError) as told:
@@ -241,7 +241,7 @@ def test_a_broken_entry_is_told_by_name(name: str, tmp_path: Path) -> None:
     assert "entry env" in told.value.message
 
 
-def test_a_damaged_or_missing_entry_is_told_when_it_is_read(tmp_path: Path) -> None:
+def test_a_damaged_or_missing_entry_is_reported_when_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     _patched(path, b"x=1", b"x=2")
     with Pack(path) as pack:

@@ -10,7 +10,7 @@ from support.row_by_row import for_each
 from msprobe.environment.configuration.packages import as_text, canonical, collected, compare, git_commit
 
 
-def test_what_runs_the_numbers_is_an_error_and_the_rest_is_told() -> None:
+def test_what_runs_the_numbers_is_an_error_and_the_rest_is_reported() -> None:
     bench = {
         "torch": "2.1.0",
         "Flash_Attn": "2.5",

@@ -283,7 +283,7 @@ def test_a_rank_of_another_machine_that_gives_no_sign_of_life_has_died(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_marks_of_an_earlier_run_are_told_from_those_of_this_one(
+def test_marks_of_an_earlier_run_are_distinguished_from_those_of_this_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     gone = {**processes.this_process().as_dict(), "started": 1}

@@ -322,7 +322,7 @@ def test_operators_of_named_calls_alone(record: Recorder, way: str) -> None:
     assert "Aten.mm.0.forward" in dump.names()
 
 
-def test_parameters_of_all_modules_are_told(record: Recorder) -> None:
+def test_parameters_of_all_modules_are_reported(record: Recorder) -> None:
     """No pass has a record at this level, so that a weight would look like data."""
     data = one_step(record).data()
     held = {name for one in data.values() for name in one["msprobe"].get("held", {}).values()}

@@ -153,7 +153,7 @@ def test_an_in_place_function_shows_what_was_and_what_is(tmp_path: Path, x: Tens
     assert entry["output"][0]["Max"] == 9
 
 
-def test_a_function_that_raises_is_told(tmp_path: Path, x: Tensor) -> None:
+def test_a_function_that_raises_is_reported(tmp_path: Path, x: Tensor) -> None:
     def work() -> None:
         with pytest.raises(ValueError, match="not today"):
             Fails.apply(x)

@@ -424,7 +424,7 @@ def test_a_scripted_model_is_refused(record: Recorder) -> None:
 
 
 @pytest.mark.parametrize("tokens", [5, [1], [2, 1], ["a", 2], [-1, 2], [0, 1.5], [0, True], [0, 1, 2], "01", {0: 1}])
-def test_a_wrong_token_range_is_told(record: Recorder, model: Toy, tokens: Any) -> None:
+def test_a_wrong_token_range_is_reported(record: Recorder, model: Toy, tokens: Any) -> None:
     with raising(InvalidInputError, "token-range-wrong"):
         record(level="L1").start(model, token_range=tokens)
 
@@ -435,13 +435,13 @@ def test_a_token_range_needs_a_model(record: Recorder) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, "1", None])
-def test_a_wrong_first_step_is_told(record: Recorder, number: Any) -> None:
+def test_a_wrong_first_step_is_reported(record: Recorder, number: Any) -> None:
     with pytest.raises(InvalidInputError, match="set_init_step"):
         record().set_init_step(number)
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, "1"])
-def test_a_wrong_rank_id_is_told(record: Recorder, model: Toy, number: Any) -> None:
+def test_a_wrong_rank_id_is_reported(record: Recorder, model: Toy, number: Any) -> None:
     with pytest.raises(InvalidInputError, match="rank_id"):
         record(level="L1").start(model, rank_id=number)
 

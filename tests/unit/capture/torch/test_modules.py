@@ -95,7 +95,7 @@ def test_inputs_are_those_from_before(tmp_path: Path) -> None:
     assert entry["output"][0]["Max"] == 10
 
 
-def test_evaluation_is_told_and_training_is_not(tmp_path: Path, net: Net, x: Tensor) -> None:
+def test_evaluation_is_reported_and_training_is_not(tmp_path: Path, net: Net, x: Tensor) -> None:
     net.second.eval()
     data = record(tmp_path, lambda: net(x), net, level="L0").data
     assert data["Module.second.Block.forward.0"]["training"] is False
@@ -220,7 +220,7 @@ def test_names_are_paths_and_classes(net: Net) -> None:
 
 
 @pytest.mark.parametrize("models", [list, tuple])
-def test_several_models_are_told_apart_by_their_place(tmp_path: Path, x: Tensor, models: Any) -> None:
+def test_several_models_are_distinguished_by_their_place(tmp_path: Path, x: Tensor, models: Any) -> None:
     first, second = nn.Sequential(nn.Tanh()), nn.Sequential(nn.ReLU())
 
     def work() -> None:
@@ -274,7 +274,7 @@ def test_a_gradient_that_never_came_is_null(tmp_path: Path, net: Net, x: Tensor)
     assert gradient(dump, "Module.second.Block.parameters_grad", "scale") is not None
 
 
-def test_a_gradient_on_top_of_one_that_is_there_is_told_without_it(tmp_path: Path, net: Net, x: Tensor) -> None:
+def test_a_gradient_on_top_of_one_that_is_there_is_reported_without_it(tmp_path: Path, net: Net, x: Tensor) -> None:
     loss_of(net(x)).backward()
     before = net.first.scale.grad
     assert before is not None
@@ -284,7 +284,7 @@ def test_a_gradient_on_top_of_one_that_is_there_is_told_without_it(tmp_path: Pat
     assert torch.allclose(before, 2 * alone)
 
 
-def test_tied_parameters_are_told_at_each_of_their_modules(tmp_path: Path) -> None:
+def test_tied_parameters_are_reported_at_each_of_their_modules(tmp_path: Path) -> None:
     model = nn.ModuleDict({"embedding": nn.Embedding(5, 4), "head": nn.Linear(4, 5, bias=False)})
     model["head"].weight = model["embedding"].weight
     tokens = torch.tensor([0, 2])

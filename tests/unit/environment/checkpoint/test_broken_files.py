@@ -354,7 +354,7 @@ def test_a_pickle_sets_nothing_on_what_reads_it(tmp_path: Path) -> None:
     assert (dict(REBUILD), REBUILD["torch._utils._rebuild_tensor_v2"].__defaults__) == before
 
 
-def test_values_that_are_gone_when_they_are_read_are_told_row_by_row(tmp_path: Path) -> None:
+def test_values_that_are_gone_when_they_are_read_are_reported_row_by_row(tmp_path: Path) -> None:
     dcp.save({"model": _TENSOR}, checkpoint_id=tmp_path / "dcp", no_dist=True)
     block = next((tmp_path / "dcp").glob("*.distcp"))
     data = bytearray(block.read_bytes())
@@ -365,7 +365,7 @@ def test_values_that_are_gone_when_they_are_read_are_told_row_by_row(tmp_path: P
     assert "distcp" in found.rows[0].detail
 
 
-def test_every_mistake_of_both_sides_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_both_sides_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(MsprobeError, match=r"a\.pt.*b\.pt.*c\.pt"):
         compare_checkpoints(
             CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), earlier=str(tmp_path / "c.pt"))

@@ -185,7 +185,7 @@ def test_a_step_that_is_not_finished_is_kept_with_its_alert(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("field", ["keep", "times"])
 @pytest.mark.parametrize("value", [-1, "3", True, 1.5, 10**6])
-def test_a_wrong_number_of_steps_is_told(tmp_path: Path, field: str, value: Any) -> None:
+def test_a_wrong_number_of_steps_is_reported(tmp_path: Path, field: str, value: Any) -> None:
     path = tmp_path / "monitor.json"
     path.write_text(json.dumps({"alert": {"rules": [], "record": {field: value}}}))
     with pytest.raises(TypeError, match='"alert"') as refused:
@@ -230,7 +230,7 @@ def test_sketches_of_each_step_and_of_those_before_an_alert(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("ring", [-1, "3", True, 1.5])
-def test_a_wrong_ring_is_told(tmp_path: Path, ring: Any) -> None:
+def test_a_wrong_ring_is_reported(tmp_path: Path, ring: Any) -> None:
     path = tmp_path / "monitor.json"
     path.write_text(json.dumps({"alert": {"rules": [], "ring": ring}}))
     with pytest.raises(TypeError, match='"alert"') as refused:
