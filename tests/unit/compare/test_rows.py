@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.coded_texts import raising
 
-from msprobe.compare.problems import DamagedDataError, TooDeepError
+from msprobe.compare.problems import DamagedDataError
 from msprobe.compare.rows import (
     BOOL,
     FLOAT,
@@ -158,20 +158,6 @@ def test_empty_containers_and_records_have_no_rows(tmp_path: Path) -> None:
     )
     assert rows.entries == ["Torch.g.0.forward"]
     assert rows.starts.tolist() == [0]
-
-
-def nested(depth: int) -> Any:
-    value: Any = tensor()
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def test_ten_levels_are_read_and_eleven_refused(tmp_path: Path) -> None:
-    call = {"input_args": nested(10), "input_kwargs": {}, "output": []}
-    assert len(rows_of(tmp_path, {"Torch.f.0.forward": call})) == 1
-    with raising(TooDeepError, "record-too-deep", name="Torch.f.0.forward"):
-        rows_of(tmp_path, {"Torch.f.0.forward": {**call, "input_args": nested(11)}})
 
 
 @pytest.mark.parametrize("record", [None, 5, "text", [1]])

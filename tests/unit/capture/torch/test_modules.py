@@ -254,18 +254,6 @@ def gradient(dump: Dump, entry: str, key: str) -> Any:
     return found
 
 
-def test_gradients_of_parameters_are_those_of_the_training(tmp_path: Path, net: Net, x: Tensor) -> None:
-    dump = record(tmp_path, lambda: loss_of(net(x)).backward(), net, level="L0")
-    for path, module in net.named_modules():
-        for key, parameter in module.named_parameters(recurse=False):
-            entry = f"Module.{path}.{type(module).__name__}.parameters_grad"
-            if parameter.requires_grad:
-                assert parameter.grad is not None
-                assert is_value_of(gradient(dump, entry, key), parameter.grad)
-            else:
-                assert key not in dump.data[entry]
-
-
 def test_a_gradient_that_never_came_is_null(tmp_path: Path, net: Net, x: Tensor) -> None:
     dump = record(tmp_path, lambda: net(x), net, level="L0")
     assert dump.data["Module.first.linear.Linear.parameters_grad"] == {"weight": [None], "bias": [None]}

@@ -107,19 +107,6 @@ def test_evaluation_begins_no_step(follow: Followed) -> None:
     assert len(dump.names(0, "linear")) == 4
 
 
-def test_a_program_without_an_optimizer_is_one_step(follow: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Other tests may have left optimizers to the garbage collector.
-    monkeypatch.setattr("msprobe.capture.torch.script_steps.all_optimizers", lambda: iter(()))
-    follow(level="L0")
-    model = Toy()
-    with torch.no_grad():
-        toy_loss(model)
-        toy_loss(model)
-    dump = follow.end()
-    assert dump.steps() == ["step0"]
-    assert "Module.l1.Linear.forward.1" in dump.names(0)
-
-
 def test_a_transformation_of_the_data_is_no_model(follow: Followed) -> None:
     follow(level="L0")
     model, flatten = Toy(), nn.Flatten()
@@ -213,16 +200,6 @@ def test_a_step_with_a_closure_is_recorded_whole(
         assert "optimizer" in [parents[n] for n in parents if n != entry]
         stacks = [lines for entries, lines in dump.file(step, "stack.json").values() if entry in entries]
         assert not [line for line in stacks[0] if "capture/torch/script_steps" in line]
-
-
-def test_step_filters_hold(follow: Followed) -> None:
-    follow(level="L1", step=[1])
-    model = Toy()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for seed in range(4):
-        toy_loss(model, seed).backward()
-        optimizer.step()
-    assert follow.end().steps() == ["step1"]
 
 
 def passes_of(dump: Dump) -> list[int]:
