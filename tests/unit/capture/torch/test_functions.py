@@ -232,13 +232,6 @@ def test_apply_is_the_same_object_all_the_time(tmp_path: Path, x: Tensor) -> Non
     assert apply()[1].__code__ is code
 
 
-def test_apply_is_put_back(tmp_path: Path, x: Tensor) -> None:
-    before = vars(Function)["apply"]
-    dump = record(tmp_path, lambda: loss_of(Square.apply(x)).backward())
-    assert vars(Function)["apply"] is before
-    assert "Function.Square.0.backward" in dump.data
-
-
 def test_apply_that_was_bound_before_is_seen(tmp_path: Path, x: Tensor) -> None:
     """`square = Square.apply` at import time is the usual way to use a Function."""
     square = Square.apply

@@ -57,16 +57,6 @@ def x() -> Tensor:
     return torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
 
 
-def hooks_of(model: nn.Module) -> list[int]:
-    """How many hooks there are on all modules."""
-    return [
-        len(table)
-        for module in model.modules()
-        for name, table in vars(module).items()
-        if name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
-    ]
-
-
 # ---------------------------------------------------------------- forward
 
 
@@ -328,20 +318,6 @@ def test_gradients_of_parameters_follow_the_filter(tmp_path: Path, net: Net, x: 
 
 
 # ---------------------------------------------------------------- hooks
-
-
-def test_nothing_is_left_on_the_modules(tmp_path: Path, net: Net, x: Tensor) -> None:
-    before, state = hooks_of(net), {key: value.clone() for key, value in net.state_dict().items()}
-    attributes = [set(vars(module)) for module in net.modules()]
-    during: list[list[int]] = []
-    record(tmp_path, lambda: (during.append(hooks_of(net)), loss_of(net(x)).backward()), net, level="mix")
-    assert during[0] == before
-    assert hooks_of(net) == before
-    assert [set(vars(module)) for module in net.modules()] == attributes
-    assert list(net.state_dict()) == list(state)
-    for parameter in net.parameters():
-        assert not parameter._backward_hooks
-        assert not getattr(parameter, "_post_accumulate_grad_hooks", None)
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning")

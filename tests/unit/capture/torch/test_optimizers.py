@@ -338,13 +338,6 @@ def test_the_optimizer_can_be_left_out(record: Record, model: Model) -> None:
     assert recording.construct["optimizer"] is None
 
 
-def test_a_step_outside_is_not_recorded(record: Record, model: Model) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    recording = record(lambda: backward(model), model)
-    optimizer.step()
-    assert recording.steps() == []
-
-
 @pytest.mark.parametrize(("asked", "saved"), [(None, False), (True, True)])
 def test_whole_weights_are_saved_only_when_asked_for(
     record: Record, model: Model, asked: bool | None, saved: bool
