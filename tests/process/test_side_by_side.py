@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from support.checked import of_ranks
+from support.command_line import call
+from support.graph_models import compare_file
+from support.hand_made import tensor, write_part
 from unit.diagnose.overflow_ranks import c05
 from unit.diagnose.test_checks_training import replica
+from unit.graph.test_communication import record
 
 from msprobe.diagnose.check import check_run
 from msprobe.diagnose.check.first_overflow import find_first_overflow
 from msprobe.engine import Workers
 from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 from msprobe.errors import InvalidInputError
+from msprobe.graph.graph_files import read_graph_file
 
 
 def test_processes_find_what_one_finds(tmp_path: Path) -> None:
@@ -61,3 +68,35 @@ def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path
     alone = check_run(tmp_path)
     assert alone.findings
     assert check_run(tmp_path, workers=Workers(2)).to_json() == alone.to_json()
+
+
+@pytest.mark.parametrize("form", ["vis", "db"])
+def test_ranks_done_side_by_side_give_the_same_files(tmp_path: Path, form: str) -> None:
+    name = "Distributed.all_reduce.0.forward"
+    for side, values in (("a", (1.0, 2.0)), ("b", (1.0, 1.0))):
+        for rank, value in enumerate(values):
+            data = {name: record() | {"output": [tensor(2, value=value)]}, 'Tensor.\u00e9"%s.0.forward': record()}
+            write_part(tmp_path / side / f"rank{rank}", data, construct=dict.fromkeys(data), stacks={name: ["File a"]})
+    sides = tmp_path / "a", tmp_path / "b"
+    words = ["graph_visualize", "-tp", sides[0], "-gp", sides[1]]
+    if form == "vis":
+        words = ["-f", "pytorch", "graph", "-i", compare_file(tmp_path, *sides)]
+    found = []
+    for jobs in ("1", "2"):
+        out = tmp_path / jobs
+        assert call(*words, "-o", out, "--jobs", jobs).returncode == 0
+        files = sorted(out.iterdir())
+        assert len(files) == (2 if form == "vis" else 1)
+        found.append([rows_of(file) if form == "db" else file.read_bytes() for file in files])
+        for file in files:
+            for graph in read_graph_file(file).graphs:
+                (other,) = {0, 1} - {graph.rank}
+                assert set(graph.nodes[name].communication["nodes_info"]) == {str(other)}
+    assert found[0] == found[1]
+
+
+def rows_of(file: Path) -> list[Any]:
+    """All rows of a database, in their order."""
+    database = sqlite3.connect(file)
+    tables = ("tb_nodes", "tb_config", "tb_stack")
+    return [database.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall() for table in tables]

@@ -1,15 +1,26 @@
-"""The configuration check inside a PyTorch training that is a process of its own."""
+"""The configuration check as a process of its own: what it collects of variables and of a training."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
-import pytest
+from support.command_line import process
 from unit.config_check.test_checker import read
 
-torch = pytest.importorskip("torch")
+
+def test_the_variables_of_a_pack_are_those_of_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("torchrun train.py --seed 3\n")
+    done = process("config_check", "-d", "train.sh", "-o", "s.zip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "s.zip") as archive:
+        found = json.loads(archive.read("env"))
+    # LINES and COLUMNS are put there by the readline of the process of the tests.
+    assert {name for name in found if name not in os.environ} <= {"PWD", "OLDPWD", "LC_CTYPE", "LINES", "COLUMNS"}
 
 
 IN_A_PROCESS = """
