@@ -63,7 +63,7 @@ def test_a_record_has_arguments_results_and_place(record: Recorder) -> None:
     assert call["msprobe"]["operator"] == "aten.addmm.default"
     assert [len(one["shape"]) for one in call["input_args"]] == [1, 2, 2]
     assert call["output"][0]["shape"] == [3, 16]
-    assert call["msprobe"]["source"].partition(":")[0].endswith("torch_dumps.py")
+    assert call["msprobe"]["source"].partition(":")[0].endswith("recorded.py")
     orders = [one["msprobe"]["order"] for one in data.values()]
     assert orders == sorted(orders)
     assert data["Aten.add.0.forward"]["input_args"][1] == {"type": "int", "value": 1}

@@ -164,6 +164,21 @@ def test_a_tensor_used_often_inside_a_module_gets_the_sum(tmp_path: Path) -> Non
     assert is_value_of(entry["output"][0], x.grad)
 
 
+def test_an_argument_given_twice_has_one_gradient(tmp_path: Path) -> None:
+    (x,) = leaves(S)
+    model = nn.ModuleDict({"it": Calls(lambda a, b: a * b.exp())})
+
+    def work() -> None:
+        y = x * 1
+        weighted(model["it"](y, y)).backward()
+
+    entry = record(tmp_path, work, model, level="L0").data["Module.it.Calls.backward.0"]
+    assert x.grad is not None
+    assert is_value_of(entry["output"][0], x.grad)
+    assert entry["output"][1] is None
+    assert entry["merged"] == {"input.1": "input.0"}
+
+
 @pytest.mark.parametrize("leaf", [True, False])
 def test_a_call_that_got_one_tensor_twice_says_which_gradient_is_the_sum(tmp_path: Path, leaf: bool) -> None:
     given = torch.randn(3, 3, requires_grad=True)

@@ -202,6 +202,23 @@ def test_a_step_with_a_closure_is_recorded_whole(
         assert not [line for line in stacks[0] if "capture/torch/script_steps" in line]
 
 
+def test_a_step_that_the_scaler_skips_counts(follow: Followed) -> None:
+    follow(level="L0")
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for i in range(3):
+        loss = toy_loss(model) * (float("inf") if i == 1 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    dump = follow.end()
+    assert dump.steps() == ["step0", "step1", "step2"]
+    for step in range(3):
+        assert modules(dump, step) == TOY
+
+
 def passes_of(dump: Dump) -> list[int]:
     """How many passes of the optimizers' models each step has."""
     return [len([n for n in modules(dump, i) if "Linear" in n]) for i in range(len(dump.steps()))]
