@@ -133,6 +133,21 @@ def test_arguments_of_several_types_are_computed_in_float32_by_the_legacy_refere
     assert found.details[0][1] == "torch.float32"
 
 
+def test_error_data_has_arguments_by_place_and_by_name(tmp_path: Path) -> None:
+    bias = {**TENSOR, "shape": [4]}
+    folder = tmp_path / "errors"
+    check(
+        tmp_path,
+        "Functional.linear",
+        [TENSOR, TENSOR],
+        {"bias": bias},
+        candidate="cpu+inject:nan@0",
+        error_folder=str(folder),
+    )
+    names = {path.name for path in folder.iterdir()}
+    assert {f"Functional.linear.0.forward.input.{word}.pt" for word in ("0", "1", "bias")} <= names
+
+
 def test_what_a_call_never_computed_is_cleaned_away(tmp_path: Path) -> None:
     text = "def first(api, output, args, kwargs):\n    assert api == 'exp'\n    return output[1:]\n"
     (tmp_path / "hooks.py").write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,7 @@ import torch.nn.functional as F
 from support.recorded import Dump, is_value_of, record
 from torch import nn
 
-from msprobe.capture.torch.gradients import (
-    collect_tensors,
-)
+from msprobe.capture.torch.gradients import GradientGathering, NodeHooks, accumulating_node, collect_tensors
 
 Tensor = torch.Tensor
 
@@ -414,9 +413,85 @@ def test_no_node_is_added_and_none_is_kept(tmp_path: Path, level: str) -> None:
 # ---------------------------------------------------------------- the parts
 
 
+def test_the_node_that_accumulates_is_found_without_a_trace() -> None:
+    (x,) = leaves(S)
+    before = gc.get_count()
+    node = accumulating_node(x)
+    assert node.variable is x
+    assert accumulating_node(x) is node
+    assert x.grad is None
+    assert before is not None
+    assert accumulating_node(torch.ones(2)) is None
+    assert accumulating_node(x * 1) is None
+    with torch.no_grad():
+        assert accumulating_node(x) is node
+
+
+def test_shares_are_added_without_touching_the_gradients() -> None:
+    gathering = GradientGathering([2, 1, 0])
+    first, second, third = torch.ones(2), torch.full((2,), 2.0), torch.full((2,), 5.0)
+    seen: list[Tensor] = []
+
+    def describe(tensor: Tensor) -> float:
+        seen.append(tensor)
+        return float(tensor.sum())
+
+    gathering.add(0, first, describe)
+    gathering.add(0, None, describe)
+    gathering.add(0, second, describe)
+    gathering.add(1, third, describe)
+    assert [gathering.result(n, describe) for n in range(3)] == [6.0, 10.0, None]
+    assert (first == 1).all()
+    assert (second == 2).all()
+    # What comes in one piece is not copied, and not held.
+    assert seen[0] is third
+    assert 1 not in gathering.sums
+
+
+def test_hooks_are_all_taken_away() -> None:
+    (x,) = leaves(S)
+    y = (x * 2).exp()
+    hooks, seen = NodeHooks(), []
+    hooks.before(y.grad_fn, lambda tag, gradients: seen.append((tag, len(gradients))), "before")
+    hooks.after(y.grad_fn, lambda tag, passed, received: seen.append((tag, len(passed), len(received))), "after")
+    y.sum().backward(retain_graph=True)
+    assert seen == [("before", 1), ("after", 1, 1)]
+    hooks.remove()
+    y.sum().backward()
+    assert len(seen) == 2
+    hooks.suspended = True
+    hooks.before(y.grad_fn, lambda *_: seen.append("never"))
+    assert not hooks._handles
+
+
 class Pair:
     def __init__(self, left: Any) -> None:
         self.left = left
+
+
+def test_tensors_are_collected_with_the_path_they_have_in_a_record() -> None:
+    import dataclasses
+    from collections import OrderedDict, namedtuple
+
+    Point = namedtuple("Point", "x y")
+
+    @dataclasses.dataclass
+    class Options:
+        mask: Any
+        rest: Any = None
+
+    a, b, c, d, e = (torch.ones(n) for n in range(5))
+    loop: list[Any] = [e]
+    loop += [loop, loop]
+    found: list[tuple[str, Tensor]] = []
+    collect_tensors([a, {"k": (b, 1)}, Point(c, 2), Options(OrderedDict(m=d)), Pair(a), loop], "input.0", found)
+    assert [(path, t.numel()) for path, t in found] == [
+        ("input.0.0", 0),
+        ("input.0.1.k.0", 1),
+        ("input.0.2.x", 2),
+        ("input.0.3.mask.m", 3),
+        ("input.0.5.0", 4),
+    ]
 
 
 def test_a_module_that_returns_a_dataclass_has_a_backward(tmp_path: Path) -> None:
