@@ -311,6 +311,14 @@ def test_no_broken_dump_does_more_than_raise_our_errors(tmp_path: Path, data: st
         pass
 
 
+@pytest.mark.parametrize("name", ["../escaped.pt", "/etc/passwd", "", ".", "..", "a/b.pt", "nul\0.pt"])
+def test_a_data_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    part = open_dump(write_reference(tmp_path / "rank")).part()
+    is_path = "/" in name and name not in (".", "..")
+    with raising(InvalidInputError, "tensor-file-outside" if is_path else "tensor-file-name-wrong"):
+        part.tensor_path(name)
+
+
 def test_a_data_name_that_is_a_path_is_found_in_the_folder_of_the_dump(tmp_path: Path) -> None:
     """mindstudio-probe 8.1.1 writes whole paths into what op_generate extracts, of where the dump was then."""
     part = open_dump(write_reference(tmp_path / "rank")).part()
@@ -332,6 +340,21 @@ def test_a_data_name_that_is_a_path_is_found_in_the_folder_of_the_dump(tmp_path:
     ):
         with raising(InvalidInputError, "tensor-file-outside"):
             part.tensor_path(name)
+
+
+def test_a_link_out_of_the_dump_is_refused(tmp_path: Path) -> None:
+    part = open_dump(write_reference(tmp_path / "rank")).part()
+    tensors = tmp_path / "rank" / "dump_tensor_data"
+    tensors.mkdir()
+    (tmp_path / "secret.pt").touch()
+    (tensors / "out.pt").symlink_to(tmp_path / "secret.pt")
+    (tensors / "in.pt").touch()
+    (tensors / "inside.pt").symlink_to(tensors / "in.pt")
+    with raising(InvalidInputError, "link-leads-out-of-dump"):
+        part.tensor_path("out.pt")
+    assert part.has_tensor("inside.pt")
+    assert part.has_tensor("in.pt")
+    assert not part.has_tensor("to come.pt")
 
 
 @pytest.mark.parametrize(
