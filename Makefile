@@ -103,13 +103,13 @@ $(TORCH_STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	  pytest-xdist python-calamine safetensors -c $(TORCH_VENV)/constraints.txt
 	@touch $@
 
-# What is quick everywhere: no processes (a check holds that), no networks of others.
+# What is quick everywhere: no processes (tests/unit/conftest.py holds that), no networks of others.
 test-unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit $(PARALLEL) $(MEASURED) -m "not slow and not process and not gpu"
+	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit $(PARALLEL) $(MEASURED) -m "not slow and not gpu"
 
 .PHONY: test-torch
 test-torch: $(TORCH_STAMP)
-	OMP_NUM_THREADS=1 $(TORCH_RUN) -m pytest $(PARALLEL) tests/unit/capture tests/integration/test_private_names.py \
+	OMP_NUM_THREADS=1 $(TORCH_RUN) -m pytest $(PARALLEL) tests/unit/capture tests/process/capture tests/integration/test_private_names.py \
 	  tests/integration/test_innocence.py -m "not slow and not gpu"
 
 # What was measured when targets were last made.
@@ -184,7 +184,7 @@ test-without-extension: $(STAMP)
 
 # The C extension under the sanitizers for addresses and undefined behaviour, what it keeps, and the tests without it.
 test-native: $(STAMP) test-without-extension
-	.ci/native $(RUN) tests/unit/capture/test_native.py tests/unit/capture/test_native_files.py \
+	.ci/native $(RUN) tests/unit/capture/test_native.py tests/process/capture/test_native.py tests/process/capture/test_native_files.py \
 	  tests/unit/capture/torch/test_native_leaks.py $(wildcard tests/unit/capture/torch/test_statistics*.py) \
 	  tests/unit/diagnose/differences/test_elements.py tests/unit/diagnose/differences/test_tensor_files.py
 	OMP_NUM_THREADS=1 $(RUN) -m pytest tests/unit/capture/torch/test_native_leaks.py
@@ -197,7 +197,7 @@ fuzz: $(STAMP)
 
 # Other examples than `make test` has, which draws the same each time, for the properties that tests state.
 fuzz-properties: $(STAMP)
-	MSPROBE_EXAMPLES=others OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" $(shell grep -rl --include='test_*.py' '^from hypothesis' tests/unit)
+	MSPROBE_EXAMPLES=others OMP_NUM_THREADS=1 $(RUN) -m pytest $(PARALLEL) -m "not slow" $(shell grep -rl --include='test_*.py' '^from hypothesis' tests/unit tests/process)
 
 # The same under atheris, which keeps what reaches new lines; where it has a wheel.
 fuzz-guided: $(STAMP)
@@ -230,7 +230,7 @@ $(MINDSPORE_STAMP): $(MINDSPORE_PACKAGES) pyproject.toml setup.py $(NATIVE)
 mindspore-installed: $(MINDSPORE_STAMP)
 
 test-mindspore: $(MINDSPORE_STAMP)
-	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) $(MEASURED) tests/unit/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
+	OMP_NUM_THREADS=1 $(MINDSPORE_RUN) -m pytest $(PARALLEL) $(MEASURED) tests/unit/mindspore tests/process/mindspore tests/conformance tests/unit/capture/test_array_statistics.py \
 	  tests/integration/test_mindspore_innocence.py tests/integration/test_mindspore_ranks.py \
 	  tests/integration/test_mindspore_kernels.py tests/integration/test_mindspore_adapter.py \
 	  tests/integration/test_mindspore_and_pytorch.py tests/integration/test_framework_pairs.py tests/integration/test_mindspore_kill.py -m "not slow" \

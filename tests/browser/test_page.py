@@ -88,7 +88,7 @@ def test_a_container_opens_and_closes_by_mouse_and_by_keyboard(visit: Any, addre
     assert eventually(page, lambda: layer.get_attribute("aria-expanded") == "true")
 
 
-def test_a_closed_container_tells_the_worst_below_and_how_often(visit: Any, address: str) -> None:
+def test_a_closed_container_says_the_worst_below_and_how_often(visit: Any, address: str) -> None:
     page = ready(visit(address))
     layer = page.locator(".row:has(.main:text-is('layers.2'))").first
     layer.locator("button.fold").click()
@@ -285,7 +285,7 @@ def test_light_and_dark_follow_the_system_until_chosen(visit: Any, address: str)
     until(dark, f"{ground} === 'rgb(255, 255, 255)'")
 
 
-def test_help_tells_keys_and_signs_and_closes(visit: Any, address: str) -> None:
+def test_help_says_keys_and_signs_and_closes(visit: Any, address: str) -> None:
     page = ready(visit(address))
     page.keyboard.press("?")
     dialog = page.locator("dialog.help")
@@ -435,7 +435,7 @@ class TestTrouble:
             (500, "The server could not"),
         ],
     )
-    def test_an_error_of_the_server_is_told_with_its_sentence(
+    def test_an_error_of_the_server_is_reported_with_its_sentence(
         self, visit: Any, stand_in: StandIn, address: str, status: int, title: str
     ) -> None:
         message = "dump.json is not what it was"
@@ -465,13 +465,13 @@ class TestTrouble:
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
         assert eventually(page, lambda: message in page.locator(".pane [role=alert]").inner_text())
 
-    def test_a_server_that_has_ended_is_told(self, visit: Any, address: str) -> None:
+    def test_a_server_that_has_ended_is_reported(self, visit: Any, address: str) -> None:
         page = ready(visit(address))
         page.route("**/api/**", lambda route: route.abort())
         page.locator(".row:has(.main:text-is('fc2'))").first.click()
         assert eventually(page, lambda: page_text("trouble.gone") in page.locator(".pane [role=alert]").inner_text())
 
-    def test_a_wrong_token_is_told(self, visit: Any, address: str) -> None:
+    def test_a_wrong_token_is_reported(self, visit: Any, address: str) -> None:
         page = visit(address.split("?")[0] + "?token=wrong")
         assert eventually(page, lambda: page_text("trouble.token") in page.locator("[role=alert]").inner_text())
 

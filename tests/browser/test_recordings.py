@@ -182,7 +182,7 @@ def test_a_recording_that_was_killed_shows_what_there_is_and_says_so(visit: Any,
         assert eventually(page, lambda: page.locator(".row").count() > 0)
 
 
-def test_a_file_that_changes_while_the_page_is_open_is_told_with_what_to_do(visit: Any, tmp_path: Path) -> None:
+def test_a_file_that_changes_while_the_page_is_open_is_reported_with_what_to_do(visit: Any, tmp_path: Path) -> None:
     train(tmp_path / "candidate", Plan(results={"blocks.0.tanh": half_as_much_again}))
     train(tmp_path / "reference", Plan())
     file = tmp_path / "reference" / "step0" / "rank" / "dump.json"

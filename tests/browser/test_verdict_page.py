@@ -23,7 +23,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [1200, 700])
-def test_the_page_of_compare_tells_what_the_console_tells(visit: Visit, page: Path, width: int) -> None:
+def test_the_page_of_compare_says_what_the_console_says(visit: Visit, page: Path, width: int) -> None:
     told = page_data(page)["overview"]["verdict"]
     shown = visit(page.as_uri(), size=(width, 900))
     shown.get_by_text(told["headline"]["en"]).first.wait_for()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from dumps import HERE
+from process.monitor.test_sinks import scalars_in
 from reference_env import clean_environment, command_of, make, python_of
 from unit.monitor.runs import begun, metrics, row, write_run
-from unit.monitor.test_sinks import scalars_in
 
 from msprobe.monitor.alerts import AlertSink, read_alert_settings
 from msprobe.monitor.alerts.analysis import first_alerts, read_alerts

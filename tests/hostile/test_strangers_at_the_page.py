@@ -133,8 +133,10 @@ def test_all_answers_keep_to_this_page_and_are_kept_nowhere(shown: Shown) -> Non
         assert answer.getheader("Referrer-Policy") == "no-referrer"
         assert answer.getheader("Access-Control-Allow-Origin") is None
     policy = str(shown.ask("/").getheader("Content-Security-Policy"))
+    assert policy.startswith("default-src 'none';")
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
+    assert "http" not in policy
     preflight = shown.ask("/api/matches", "OPTIONS", Origin="http://evil.example")
     assert preflight.status == 403
     assert preflight.getheader("Access-Control-Allow-Origin") is None

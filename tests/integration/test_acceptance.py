@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import stat
 import time
-import types
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from support.coded_texts import mentions
-from support.recorded import Dump, ModelT, is_value_of, loss_of, record, record_steps
+from support.recorded import ModelT, is_value_of, loss_of, record, record_steps
 from torch import nn
 from torch.utils.checkpoint import checkpoint as checkpoint_imported_by_name
 
 from msprobe.capture import native
-from msprobe.pytorch import PrecisionDebugger, module_dump, module_dump_end
+from msprobe.pytorch import PrecisionDebugger
 
 
 @pytest.fixture
@@ -127,74 +124,7 @@ def test_mix_has_roots_for_clipping_and_the_optimizer(tmp_path: Path, model: Mod
     assert set(parents) - {"clip_grad", "optimizer"} == set(dump.names)
 
 
-def test_the_structure_task_keeps_names_and_tree_only(tmp_path: Path, model: ModelT, x: torch.Tensor) -> None:
-    dump = record(tmp_path, lambda: loss_of(model(x)).backward(), model, level="mix", task="structure")
-    assert dump.file["task"] == "structure"
-    assert dump.construct["Functional.linear.1.forward"] == "Module.l2.Linear.forward.0"
-    assert '"Max"' not in json.dumps(dump.file)
-    assert dump.frames_of("Functional.linear.1.forward")
-
-
 # ---------------------------------------------------------------- gradients without touching the graph
-
-
-class TwoViews(nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x[:, :4], x[:, 4:]
-
-
-class Halves(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-        self.split = TwoViews()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        left, right = self.split(self.linear(x))
-        left += 1
-        return left * right
-
-
-@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
-def test_two_views_and_a_write_into_one_train_as_ever(tmp_path: Path, x: torch.Tensor, level: str) -> None:
-    torch.manual_seed(0)
-    model = Halves()
-    loss_of(model(x)).backward()
-    alone = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
-    dump = record(tmp_path, lambda: loss_of(model(x)).backward(), model, level=level)
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None
-        assert torch.equal(parameter.grad, alone[name])
-    if level != "L1":
-        entry = dump.data["Module.split.TwoViews.backward.0"]
-        assert [d["shape"] for d in tensors(entry["output"])] == [[3, 8]]
-
-
-class InPlace(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.relu(self.linear(x))
-        return result
-
-
-def test_an_in_place_module_shows_what_it_was_given_and_both_backwards(tmp_path: Path, x: torch.Tensor) -> None:
-    torch.manual_seed(0)
-    model = InPlace()
-    before = model.linear(x).detach().clone()
-    dump = record(tmp_path, lambda: loss_of(model(x)).backward(), model, level="L0")
-    relu = dump.data["Module.relu.ReLU.forward.0"]
-    assert is_value_of(relu["input_args"][0], before)
-    assert is_value_of(relu["output"][0], before.relu())
-    arriving = 2 * before.relu()
-    assert is_value_of(dump.data["Module.relu.ReLU.backward.0"]["input"][0], arriving)
-    leaving = arriving * (before > 0)
-    assert is_value_of(dump.data["Module.relu.ReLU.backward.0"]["output"][0], leaving)
-    assert is_value_of(dump.data["Module.linear.Linear.backward.0"]["input"][0], leaving)
 
 
 class Scale(nn.Module):
@@ -202,7 +132,7 @@ class Scale(nn.Module):
         return x * by + also["bias"]
 
 
-def test_gradients_of_keyword_inputs_are_told(tmp_path: Path) -> None:
+def test_gradients_of_keyword_inputs_are_reported(tmp_path: Path) -> None:
     model = nn.ModuleDict({"scale": Scale()})
     x, by, bias = (torch.randn(3, 4, requires_grad=True) for _ in range(3))
     work = lambda: loss_of(model["scale"](x, by=by, also={"bias": bias})).backward()  # noqa: E731
@@ -214,19 +144,6 @@ def test_gradients_of_keyword_inputs_are_told(tmp_path: Path) -> None:
     assert list(entry["kwargs_grads"]) == ["by", "also.bias"]
     assert is_value_of(entry["kwargs_grads"]["by"], by.grad)
     assert is_value_of(entry["kwargs_grads"]["also.bias"], bias.grad)
-
-
-def test_one_tensor_as_query_key_and_value_has_one_gradient(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model = nn.ModuleDict({"attention": nn.MultiheadAttention(8, 2, batch_first=True)})
-    x = torch.randn(2, 5, 8, requires_grad=True)
-    q = x * 1
-    work = lambda: loss_of(model["attention"](q, q, q)[0]).backward()  # noqa: E731
-    entry = record(tmp_path, work, model, level="L0").data["Module.attention.MultiheadAttention.backward.0"]
-    assert x.grad is not None
-    assert is_value_of(entry["output"][0], x.grad)
-    assert entry["output"][1:] == [None, None]
-    assert entry["merged"] == {"input.1": "input.0", "input.2": "input.0"}
 
 
 class Hand(nn.Module):
@@ -257,192 +174,12 @@ def test_a_tensor_that_is_handed_through_is_the_same_object(tmp_path: Path) -> N
     assert is_value_of(entry["output"][1], y.grad / 2)
 
 
-def test_the_weight_gradient_of_each_call_is_there(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    weight = torch.randn(8, 8, requires_grad=True)
-    x, y = torch.randn(2, 3, 8), torch.randn(2, 3, 8)
-
-    def work() -> None:
-        loss_of(F.linear(x, weight) + torch.matmul(y, weight)).backward()
-
-    dump = record(tmp_path, work)
-    total = F.linear(x, weight) + torch.matmul(y, weight)
-    linear, product = F.linear(x, weight), torch.matmul(y, weight)
-    of_linear = torch.autograd.grad(linear, weight, 2 * total.detach())[0]
-    of_product = torch.autograd.grad(product, weight, 2 * total.detach())[0]
-    found = [dump.data[f"{name}.backward"] for name in ("Functional.linear.0", "Torch.matmul.0")]
-    for entry, index, gradient in zip(found, (1, 1), (of_linear, of_product), strict=True):
-        described = entry.get("input_grads", {}).get(f"input.{index}")
-        candidates = [described] if described else tensors(entry["output"])
-        assert any(is_value_of(d, gradient) or is_value_of(d, gradient.t().contiguous()) for d in candidates), entry
-
-
 # ---------------------------------------------------------------- failures of the user's program
-
-
-@pytest.mark.parametrize("level", ["L1", "mix"])
-def test_a_call_that_raises_is_recorded_and_so_is_what_follows(tmp_path: Path, level: str) -> None:
-    def work() -> None:
-        with pytest.raises(RuntimeError, match="shapes"):
-            torch.matmul(torch.ones(2, 3), torch.ones(2, 3))
-        F.relu(torch.ones(2))
-
-    for dump in record_steps(tmp_path, [work, lambda: F.relu(torch.ones(2))], nn.Sequential(nn.ReLU()), level=level):
-        assert "Functional.relu.0.forward" in dump.data
-        failed = dump.data.get("Torch.matmul.0.forward")
-        if failed is not None:
-            assert "mat1 and mat2 shapes" in failed["error"]
-            assert failed["output"] == [None]
-            assert [d["shape"] for d in failed["input_args"]] == [[2, 3], [2, 3]]
-
-
-class Moody(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-        self.fails = True
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.inner(x)
-        if self.fails:
-            raise ValueError("not today")
-        return F.relu(x)
-
-
-def test_a_module_that_raises_leaves_the_parents_of_the_next_pass_right(tmp_path: Path) -> None:
-    model = nn.Sequential(Moody(), nn.Tanh())
-
-    def work() -> None:
-        x = torch.ones(2, 4)
-        with pytest.raises(ValueError, match="not today"):
-            model(x)
-        model[0].fails = False
-        loss_of(model(x)).backward()
-
-    dump = record(tmp_path, work, model, level="mix")
-    assert dump.data["Module.0.Moody.forward.0"]["error"] == "ValueError: not today"
-    parents = dump.construct
-    assert parents["Module.0.Moody.forward.1"] is None
-    assert parents["Module.0.inner.Linear.forward.1"] == "Module.0.Moody.forward.1"
-    assert parents["Functional.relu.0.forward"] == "Module.0.Moody.forward.1"
-    assert parents["Module.1.Tanh.forward.0"] is None
-    assert parents["Functional.relu.0.backward"] == "Module.0.Moody.backward.1"
 
 
 # ---------------------------------------------------------------- arguments
 
 Pair = namedtuple("Pair", "left right")
-
-
-@dataclasses.dataclass
-class Options:
-    scale: float
-    mask: torch.Tensor
-
-
-def test_arguments_of_every_kind_are_encoded(tmp_path: Path) -> None:
-    module = types.ModuleType("mine")
-    module.take = lambda *args, **kwargs: args[0]  # type: ignore[attr-defined]
-    x = torch.arange(4.0)
-    loop: list[Any] = []
-    loop.append(loop)
-    deep: Any = x
-    for _ in range(60):
-        deep = [deep]
-    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
-    try:
-        debugger.register_custom_api(module, "take")
-        debugger.start()
-        module.take(
-            None, slice(1, 5, 2), ..., [1, [2.5, "s"]], {"k": (True, x)}, Pair(1, x), Options(0.5, x), {1, 2},
-            torch.float16, torch.device("cpu"), x.shape, torch.preserve_format, range(3), b"x", loop, deep,
-            dtype=torch.int8, device=torch.device("cuda:1"),
-        )  # fmt: skip
-        debugger.stop()
-        debugger.step()
-    finally:
-        PrecisionDebugger.reset()
-    entry = Dump(tmp_path / "step0/rank").data["mine.take.0.forward"]
-    args = entry["input_args"]
-
-    def number(kind: str, value: object) -> dict[str, object]:
-        return {"type": kind, "value": value}
-
-    tensor = args[5]["right"]
-    assert is_value_of(tensor, x)
-    assert args[:8] == [
-        None,
-        number("slice", [1, 5, 2]),
-        number("ellipsis", "..."),
-        [number("int", 1), [number("float", 2.5), number("str", "s")]],
-        {"k": [number("bool", True), tensor]},
-        {"left": number("int", 1), "right": tensor},
-        {"scale": number("float", 0.5), "mask": tensor},
-        None,
-    ]
-    assert args[8] == number("torch.dtype", "torch.float16")
-    assert args[9] == number("torch.device", "cpu")
-    assert args[10] == number("torch.Size", [4])
-    assert args[11] == {"type": "torch.memory_format", "format": "preserve_format"}
-    assert args[12:14] == [None, None]
-    # Containers without end are cut off, deep ones are not.
-    assert "unsupported" in json.dumps(args[14])
-    assert '"torch.Tensor"' in json.dumps(args[15])
-    assert entry["input_kwargs"] == {
-        "dtype": number("torch.dtype", "torch.int8"),
-        "device": number("torch.device", "cuda:1"),
-    }
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_odd_tensors_cost_neither_the_training_nor_the_record(tmp_path: Path) -> None:
-    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
-    quantised = torch.quantize_per_tensor(dense, 0.1, 0, torch.quint8)
-    odd = {
-        "sparse": dense.to_sparse(),
-        "csr": dense.to_sparse_csr(),
-        "quantised": quantised,
-        "meta": dense.to("meta"),
-        "complex": torch.complex(dense, dense),
-        "empty": dense[:0],
-        "float8": dense.to(torch.float8_e4m3fn),
-        "batched": None,
-    }
-    module = types.ModuleType("odd")
-    module.take = lambda value: value  # type: ignore[attr-defined]
-    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
-    try:
-        debugger.register_custom_api(module, "take")
-        debugger.start()
-        for value in odd.values():
-            if value is not None:
-                assert module.take(value) is value
-        torch.vmap(module.take)(dense)
-        debugger.stop()
-        debugger.step()
-    finally:
-        PrecisionDebugger.reset()
-    data = Dump(tmp_path / "step0/rank").data
-    for number, name in enumerate(odd):
-        described = data[f"odd.take.{number}.forward"]["input_args"][0]
-        assert described["type"] == ("BatchedTensor" if name == "batched" else "torch.Tensor")
-        assert described == {**data[f"odd.take.{number}.forward"]["output"][0]}, name
-    assert not list(tmp_path.rglob("dump_error_info.log"))
-
-
-def test_a_0_dim_value_is_that_of_the_moment(tmp_path: Path) -> None:
-    counter = torch.tensor(1)
-
-    def work() -> None:
-        torch.add(counter, 0)
-        counter.add_(100)
-        torch.add(counter, 0)
-
-    data = record(tmp_path, work).data
-    values = [data[f"Torch.add.{n}.forward"]["input_args"][0]["Max"] for n in (0, 1)]
-    assert values == [1, 101]
-    assert data["Tensor.add_.0.forward"]["input_args"][0]["Max"] == 1
-    assert data["Tensor.add_.0.forward"]["output"][0]["Max"] == 101
 
 
 # ---------------------------------------------------------------- whole tensors
@@ -606,14 +343,6 @@ def test_calls_off_the_list_are_recorded_too(tmp_path: Path) -> None:
     assert dump.backward() == differentiated[::-1]
 
 
-def test_only_listed_calls_when_asked_for(tmp_path: Path, model: ModelT, x: torch.Tensor) -> None:
-    def work() -> None:
-        loss_of(-model(x)[0:2].view(8)).backward()
-
-    dump = record(tmp_path, work, api_scope="listed")
-    assert [name for name in dump.forward() if name != "Torch.ones_like.0"] == T_FORWARD
-
-
 # ---------------------------------------------------------------- scope, list, data_mode
 
 
@@ -633,22 +362,6 @@ class Blocks(nn.Module):
 def blocks() -> Blocks:
     torch.manual_seed(0)
     return Blocks()
-
-
-def test_a_scope_of_calls_is_a_closed_interval(tmp_path: Path, blocks: Blocks, x: torch.Tensor) -> None:
-    scope = ["Functional.relu.0.forward", "Functional.linear.2.forward"]
-    dump = record(tmp_path, lambda: loss_of(blocks(x)).backward(), scope=scope)
-    assert dump.names == [
-        "Functional.relu.0.forward",
-        "Tensor.__add__.0.forward",
-        "Functional.linear.1.forward",
-        "Functional.relu.1.forward",
-        "Tensor.__add__.1.forward",
-        "Functional.linear.2.forward",
-    ]
-    for name in dump.names:
-        assert dump.data[name]["input_args"][0]["shape"] == [3, 8]
-        assert dump.data[name]["output"][0]["shape"] == [3, 8]
 
 
 def test_a_scope_may_reach_into_the_backward(tmp_path: Path, blocks: Blocks, x: torch.Tensor) -> None:
@@ -704,20 +417,7 @@ def test_a_list_item_that_names_a_module_takes_all_inside_it(tmp_path: Path, blo
     assert [n for n in dump.data if n.endswith("parameters_grad")] == ["Module.blk2.0.Linear.parameters_grad"]
 
 
-def test_a_list_item_is_part_of_a_name(tmp_path: Path, blocks: Blocks, x: torch.Tensor) -> None:
-    dump = record(tmp_path, lambda: loss_of(blocks(x)).backward(), list=["relu"])
-    assert dump.names == [f"Functional.relu.{n}.forward" for n in range(3)] + [
-        f"Functional.relu.{n}.backward" for n in (2, 1, 0)
-    ]
-
-
-def test_a_list_item_may_be_a_regular_expression(tmp_path: Path, blocks: Blocks, x: torch.Tensor) -> None:
-    items = [r"name-regex(relu\.[02]\.forward$)"]
-    dump = record(tmp_path, lambda: loss_of(blocks(x)).backward(), list=items)
-    assert dump.names == ["Functional.relu.0.forward", "Functional.relu.2.forward"]
-
-
-def test_filters_that_matched_nothing_are_told_at_the_end(
+def test_filters_that_matched_nothing_are_reported_at_the_end(
     tmp_path: Path, blocks: Blocks, x: torch.Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scope = ["Functional.relu.0.forward", "Functional.relu.9.forward"]
@@ -786,91 +486,7 @@ def test_one_backward_pass_has_no_numbers(tmp_path: Path, model: ModelT, x: torc
 # ---------------------------------------------------------------- parts of the interface
 
 
-def test_module_dump_records_that_module_only(tmp_path: Path, x: torch.Tensor) -> None:
-    torch.manual_seed(0)
-    part = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
-
-    def work() -> None:
-        y = F.relu(x * 1)
-        module_dump(part, "MyM")
-        y = part(y)
-        module_dump_end()
-        loss_of(F.gelu(y)).backward()
-
-    dump = record(tmp_path, work)
-    assert [n for n in dump.names if "forward" in n][:4] == [
-        "Tensor.__mul__.0.forward",
-        "Functional.relu.0.forward",
-        "Module.MyM.Sequential.forward.0",
-        "Functional.gelu.0.forward",
-    ]
-    assert "Module.MyM.Sequential.backward.0" in dump.data
-    assert not [name for name in dump.data if "linear" in name or "tanh" in name]
-
-
-def test_a_custom_api_is_recorded_until_it_is_restored(tmp_path: Path) -> None:
-    module = types.ModuleType("mod")
-    module.f = original = lambda x, k=1: x * k  # type: ignore[attr-defined]
-    x = torch.ones(2, requires_grad=True)
-    debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
-    try:
-        debugger.register_custom_api(module, "f")
-        debugger.start()
-        loss_of(module.f(x, k=3)).backward()
-        debugger.restore_custom_api(module, "f")
-        module.f(x)
-        debugger.stop()
-        debugger.step()
-    finally:
-        PrecisionDebugger.reset()
-    assert module.f is original  # type: ignore[attr-defined]
-    data = Dump(tmp_path / "step0/rank").data
-    entry = data["mod.f.0.forward"]
-    assert len(entry["input_args"]) == 1
-    assert entry["input_kwargs"] == {"k": {"type": "int", "value": 3}}
-    assert is_value_of(data["mod.f.0.backward"]["input"][0], torch.full((2,), 6.0))
-    assert "mod.f.1.forward" not in data
-
-
 # ---------------------------------------------------------------- overflow
-
-
-def overflowing() -> None:
-    x = torch.tensor([1e38, 1.0])
-    y = x * 1e38
-    torch.exp(y)
-    torch.relu(x)
-
-
-def test_the_first_overflow_ends_the_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dump = record(tmp_path, overflowing, task="overflow_check")
-    assert dump.names == ["Tensor.__mul__.0.forward"]
-    assert torch.isinf(dump.load("Tensor.__mul__.0.forward.output.0.pt")[0])
-    assert torch.equal(dump.load("Tensor.__mul__.0.forward.input.0.pt"), torch.tensor([1e38, 1.0]))
-    said = capsys.readouterr().out
-    assert mentions(said, "overflow-detected", name="Tensor.__mul__.0.forward")
-    assert mentions(said, "all-recorded") == 1
-
-
-def test_all_overflows_are_kept_when_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dump = record(tmp_path, overflowing, task="overflow_check", overflow_nums=-1)
-    assert dump.names == ["Tensor.__mul__.0.forward", "Torch.exp.0.forward"]
-    assert "ends successfully" not in capsys.readouterr().out
-
-
-def test_a_clean_step_has_no_overflow(tmp_path: Path, model: ModelT, x: torch.Tensor) -> None:
-    def work() -> None:
-        loss_of(model(x)).backward()
-        # Beyond float32, and finite all the same.
-        torch.add(torch.tensor([1e300], dtype=torch.float64), 1)
-
-    assert record(tmp_path, work, model, task="overflow_check", level="mix", overflow_nums=-1).data == {}
-
-
-def test_an_infinite_complex_number_is_an_overflow(tmp_path: Path) -> None:
-    z = torch.tensor([complex(1, float("inf")), 1j])
-    dump = record(tmp_path, lambda: torch.conj_physical(z), task="overflow_check", overflow_nums=-1)
-    assert dump.names == ["Torch.conj_physical.0.forward"]
 
 
 # ---------------------------------------------------------------- cost
@@ -897,11 +513,9 @@ def test_a_small_model_costs_little(tmp_path: Path, model: ModelT, x: torch.Tens
         try:
             for _ in range(25):
                 plain = cpu_time(work, 20)
-                debugger.start()
-                # Of one step: files are written by the step, not by the call.
-                recorded = cpu_time(work, 20)
-                debugger.stop()
-                debugger.step()
+                with debugger.recording():
+                    # Of one step: files are written by the step, not by the call.
+                    recorded = cpu_time(work, 20)
                 ratios[name].append(recorded / plain)
         finally:
             PrecisionDebugger.reset()
@@ -915,12 +529,10 @@ def test_memory_that_is_only_written_to_is_no_overflow(tmp_path: Path, level: st
     held = torch.full((4,), float("nan"))
     debugger = PrecisionDebugger(task="overflow_check", dump_path=str(tmp_path), level=level, overflow_nums=-1)
     try:
-        debugger.start()
-        torch.add(torch.ones(4), 1, out=held)
-        torch.full((4,), float("inf"), dtype=torch.float32)
-        torch.full((4,), float("nan")).uniform_()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            torch.add(torch.ones(4), 1, out=held)
+            torch.full((4,), float("inf"), dtype=torch.float32)
+            torch.full((4,), float("nan")).uniform_()
     finally:
         PrecisionDebugger.reset()
     hits = [name for path in tmp_path.rglob("dump.json") for name in json.loads(path.read_text())["data"]]

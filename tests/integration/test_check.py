@@ -56,7 +56,7 @@ def test_nothing_is_found_in_a_sound_dump(sound: Path) -> None:
     assert done.stdout.startswith("NOTHING FOUND\n")
 
 
-def test_what_is_found_is_told_and_written(wrong: Path, tmp_path: Path) -> None:
+def test_what_is_found_is_reported_and_written(wrong: Path, tmp_path: Path) -> None:
     done = run(wrong, "-o", tmp_path / "out")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("FOUND at step 0")
@@ -83,30 +83,8 @@ def test_the_checks_are_listed_and_chosen(wrong: Path) -> None:
     assert run(wrong, "--only", "overflow").returncode == 1
 
 
-def bad_input(folder: Path, what: str) -> list[object]:
-    if what == "a missing folder":
-        return [folder / "nothing"]
-    if what == "a folder without dump":
-        return [folder]
-    if what == "a file":
-        (folder / "notes.txt").write_text("x")
-        return [folder / "notes.txt"]
-    if what == "a cut file":
-        write_part(folder / "step0" / "rank", {"Torch.exp.0.forward": call(), "Torch.exp.1.forward": call()})
-        file = folder / "step0" / "rank" / "dump.json"
-        file.write_text(file.read_text()[:-60])
-        return [folder]
-    write_part(folder / "step0" / "rank", {} if what == "no records" else {"Torch.exp.0.forward": call()})
-    if what == "an unknown check":
-        return [folder, "--only", "softmaks"]
-    if what == "an output that is a file":
-        (folder / "out").write_text("x")
-        return [folder, "-o", folder / "out"]
-    return [] if what == "nothing" else [folder]
-
-
 @pytest.mark.parametrize("how", ["cut", "gone"])
-def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path, how: str) -> None:
+def test_a_part_that_cannot_be_read_is_reported_and_the_rest_checked(tmp_path: Path, how: str) -> None:
     for step in range(3):
         write_part(tmp_path / f"step{step}" / "rank", {"Torch.exp.0.forward": call()}, construct={})
     file = tmp_path / "step1" / "rank" / "dump.json"
@@ -121,32 +99,10 @@ def test_a_part_that_cannot_be_read_is_told_and_the_rest_checked(tmp_path: Path,
     assert content["summary"]["records"] == 2
 
 
-def test_a_rank_that_was_killed_earlier_than_another_is_told(tmp_path: Path) -> None:
+def test_a_rank_that_was_killed_earlier_than_another_is_reported(tmp_path: Path) -> None:
     for step, rank in ((0, 0), (0, 1), (1, 0)):
         write_part(tmp_path / f"step{step}" / f"rank{rank}", {"Torch.exp.0.forward": call()}, construct={})
     assert mentions(" ".join(run(tmp_path).stdout.split()), "rank-missing-in-step", step=1, ranks=1)
-
-
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("a missing folder", "does not exist"),
-        ("a folder without dump", "holds no dump"),
-        ("a file", "dump.json"),
-        ("a cut file", "dump.json"),
-        ("no records", "no record"),
-        ("an unknown check", "softmaks"),
-        ("an output that is a file", "is a file"),
-        ("nothing", "give the folder"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(tmp_path: Path, what: str, words: str) -> None:
-    done = run(*bad_input(tmp_path, what))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.rglob("check.json"))
 
 
 PLANTED = {

@@ -46,7 +46,7 @@ def test_layouts_and_formats_have_equal_weights_and_moments(saved: Path, case: s
     assert found.first.iteration == found.second.iteration == 2
 
 
-def test_another_step_is_told(saved: Path) -> None:
+def test_another_step_is_reported(saved: Path) -> None:
     place = saved / "dense-tp1" / "dist"
     found = compared(place / "iter_0000000", place / "iter_0000002")
     assert [row.kind for row in found.rows if row.section == "weights"] == ["changed"] * 51

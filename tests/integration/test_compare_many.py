@@ -24,7 +24,7 @@ from msprobe.messages import said
 from msprobe.pytorch import PrecisionDebugger, compare_distributed
 from msprobe.report.verdict_file import verdict_bytes
 
-# As in tests/unit/test_engine.py: Ray has a process of its own.
+# As in tests/process/test_engine.py: Ray has a process of its own.
 ON_RAY = "MSPROBE_TEST_ON_RAY"
 NO_RAY = importlib.util.find_spec("ray") is None
 WITHOUT_RAY = pytest.mark.skipif(ON_RAY not in os.environ, reason="run by test_all_this_holds_on_ray")
@@ -138,12 +138,10 @@ def record(folder: Path, off: float) -> Path:
     for _ in range(2):
         x = torch.randn(16, 8, generator=generator)
         x = x * (1 + off * torch.randn(x.shape, generator=torch.Generator().manual_seed(2)))
-        debugger.start(model)
-        loss = model(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
         optimizer.zero_grad()
     PrecisionDebugger.reset()
     return folder

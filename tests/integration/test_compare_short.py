@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +91,7 @@ def test_they_cannot_be_compared(dumps: Path) -> None:
     assert done.stdout.startswith("CANNOT BE COMPARED: ")
 
 
-def test_a_step_more_on_one_side_is_told_and_agrees(dumps: Path) -> None:
+def test_a_step_more_on_one_side_is_reported_and_agrees(dumps: Path) -> None:
     done = run(dumps / "short", dumps / "reference")
     assert done.returncode == 2
     assert said("steps-on-one-side", "step", "1 is", "reference") in done.stdout
@@ -258,16 +255,7 @@ def test_without_dumps_it_says_what_to_give() -> None:
     assert command_line.call("-f", "pytorch", "compare").returncode == 2
 
 
-def test_an_output_that_cannot_be_written_is_said_before_the_work(dumps: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = run(dumps / "other", dumps / "reference", "-o", tmp_path / "file")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert str(tmp_path / "file") in line
-
-
-def test_a_verdict_is_told_even_if_it_cannot_be_written(
+def test_a_verdict_is_reported_even_if_it_cannot_be_written(
     dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: object, *words: object, **more: object) -> None:
@@ -314,51 +302,9 @@ def test_options_of_two_dumps_are_refused_by_the_other_forms(dumps: Path, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_needs_no_framework(dumps: Path, tmp_path: Path) -> None:
-    script = (
-        "import sys; sys.modules['torch'] = sys.modules['mindspore'] = None\n"
-        "from msprobe.cli import main\n"
-        f"sys.exit(main(['compare', {str(dumps / 'other')!r}, {str(dumps / 'reference')!r}, '-o', {str(tmp_path)!r}, "
-        "'--html', '--xlsx', '--csv']))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1, done.stderr
-
-
-def test_names_in_a_dump_cannot_drive_the_terminal(tmp_path: Path) -> None:
-    evil = "Tensor.\x1b]0;owned\x07\x9b2J.0.forward"
-    for side, scale in (("one", 1.0), ("two", 2.0)):
-        write_part(tmp_path / side, {evil: call(tensor(2), out=tensor(2, value=scale))})
-    done = run(tmp_path / "one", tmp_path / "two", "-o", tmp_path / "out", "--html")
-    assert done.returncode == 1, done.stderr
-    assert all(letter.isprintable() for letter in done.stdout.replace("\n", ""))
-    page = tmp_path / "out" / "verdict.html"
-    assert "\x1b" not in page.read_text()
-    assert "owned" in page_words(page)
-
-
-@pytest.mark.parametrize("short", [False, True], ids=["buffered", "at once"])
-@pytest.mark.parametrize(("candidate", "status"), [("same", 0), ("other", 1)])
-def test_a_reader_that_leaves_early_does_not_change_the_status(
-    dumps: Path, candidate: str, status: int, short: bool
-) -> None:
-    """As in ``msprobe compare A B | head -1``."""
-    words = [sys.executable, *(["-u"] if short else []), "-m", "msprobe", "compare"]
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [*words, str(dumps / candidate), str(dumps / "reference")],
-            stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False,
-        )  # fmt: skip
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (status, b"")
-
-
 @pytest.mark.parametrize("how", ["cut", "gone"])
 @pytest.mark.parametrize("side", ["candidate", "reference"])
-def test_a_part_that_cannot_be_read_is_told_and_the_rest_compared(
+def test_a_part_that_cannot_be_read_is_reported_and_the_rest_compared(
     dumps: Path, tmp_path: Path, how: str, side: str
 ) -> None:
     one, other = (shutil.copytree(dumps / name, tmp_path / name) for name in ("same", "reference"))

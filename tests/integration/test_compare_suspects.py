@@ -62,12 +62,10 @@ def record(
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(task="statistics", level=level, dump_path=str(folder))
     try:
-        debugger.start(model)
-        model(x).square().mean().backward()
-        if not stop:
-            shutil.copytree(folder, folder.with_name("killed"))
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(x).square().mean().backward()
+            if not stop:
+                shutil.copytree(folder, folder.with_name("killed"))
     finally:
         PrecisionDebugger.reset()
     if not stop:
@@ -122,7 +120,7 @@ def test_a_nan_is_found_where_it_is_born(level: str, tmp_path: Path) -> None:
     assert named_by(found)[0].startswith("Tensor.__add__.1.forward")
 
 
-def test_an_extra_call_without_effect_is_told_and_not_suspected(tmp_path: Path) -> None:
+def test_an_extra_call_without_effect_is_reported_and_not_suspected(tmp_path: Path) -> None:
     candidate = record(tmp_path / "npu", end=lambda x: torch.add(x, 0.0))
     reference = record(tmp_path / "bench")
     compare({"npu_json_path": candidate / "dump.json", "bench_json_path": reference / "dump.json"}, tmp_path / "out")

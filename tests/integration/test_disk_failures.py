@@ -114,7 +114,7 @@ def test_a_full_disk(
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-def test_the_last_line_on_a_full_disk_tells_what_summary_finds(
+def test_the_last_line_on_a_full_disk_says_what_summary_finds(
     small_disk: Path, mapped: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not mapped:
@@ -281,7 +281,7 @@ def test_the_next_step_is_tried_again(tmp_path: Path, capsys: pytest.CaptureFixt
     assert open_dump(tmp_path / "step1").part().complete
 
 
-def test_the_same_failure_in_every_step_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_failure_in_every_step_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in range(5):
         (tmp_path / f"step{step}").write_text("")
         assert train(tmp_path / f"step{step}" / "rank", 10).failed

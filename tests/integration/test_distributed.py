@@ -87,10 +87,8 @@ def test_a_single_process_is_rank_0(tmp_path: Path, wanted: list[int], found: se
 
     try:
         debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), task="statistics", level="L1", rank=wanted)
-        debugger.start()
-        torch.ones(2) + 1
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            torch.ones(2) + 1
     finally:
         PrecisionDebugger.reset()
     assert folders(tmp_path, "dump") == found
@@ -211,7 +209,7 @@ def test_FSDP2_shows_what_is_gathered_and_what_is_scattered(recorded: Path) -> N
         assert step["output"][0]["0.weight"]["exp_avg"]["local_shape"] == [3, 4]
 
 
-def test_a_listener_is_told_of_reduced_gradients_and_shards_and_of_the_collectives_of_fsdp(recorded: Path) -> None:
+def test_a_listener_is_reported_reduced_gradients_and_shards_and_of_the_collectives_of_fsdp(recorded: Path) -> None:
     found = [json.loads((recorded / "listened" / f"rank{rank}.json").read_text()) for rank in range(WORLD_SIZE)]
     for told in found:
         steps = [moment for moment in told if moment[0] == "end" or moment[1].startswith("Optimizer.")]

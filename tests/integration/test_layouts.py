@@ -137,7 +137,7 @@ def test_a_healthy_layout_agrees_with_one_process(recorded: Path, layout: str, m
 
 
 @pytest.mark.parametrize(("layout", "source"), [("tensor2", "placements"), ("manual2", "guess"), ("ddp2", "guess")])
-def test_where_the_layout_is_known_from_is_told(recorded: Path, layout: str, source: str) -> None:
+def test_where_the_layout_is_known_from_is_reported(recorded: Path, layout: str, source: str) -> None:
     found = verdict(recorded, f"{layout}::tensor", "one::tensor")
     assert source in found.summary["layouts"]["candidate"]["found_from"]
     assert found.summary["layouts"]["reference"] == {
@@ -154,7 +154,7 @@ def test_the_reference_may_be_the_one_with_several_ranks(recorded: Path) -> None
 
 
 @pytest.mark.parametrize(("candidate", "reference"), OF_AS_MANY_RANKS)
-def test_layouts_of_as_many_ranks_are_told_apart(recorded: Path, candidate: str, reference: str) -> None:
+def test_layouts_of_as_many_ranks_are_distinguished(recorded: Path, candidate: str, reference: str) -> None:
     check_agreement(verdict(recorded, f"{candidate}::tensor", f"{reference}::tensor"))
 
 
@@ -227,7 +227,7 @@ def annotation(folder: Path, side: dict[str, object]) -> Path:
     return path
 
 
-def test_an_annotation_tells_how_tensors_lie(recorded: Path, tmp_path: Path) -> None:
+def test_an_annotation_says_how_tensors_lie(recorded: Path, tmp_path: Path) -> None:
     column = {"tensor": "shard(0)"}
     side = {
         "mesh": {"tensor": 2},
@@ -274,7 +274,7 @@ def files(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     return capsys.readouterr().out, (out / "verdict.json").read_text(), page_words(out / "verdict.html")
 
 
-def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:
+def test_the_command_says_the_layouts(files: tuple[str, str, str]) -> None:
     printed, written, page = files
     place = said("named-at", "DIVERGED", "step 0, forward pass")
     assert printed.startswith(f"{place}{said('in-module', 'blocks.1.down')}")
@@ -286,7 +286,7 @@ def test_the_command_tells_the_layouts(files: tuple[str, str, str]) -> None:
     assert json.loads(written)["summary"]["layouts"]["candidate"]["ranks"] == 2
 
 
-def test_mistakes_of_an_annotation_are_told_at_once(
+def test_mistakes_of_an_annotation_are_reported_at_once(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     side = {"mesh": {"tensor": 0}, "parameters": {"a": {"data": "shard"}}, "more": 1}

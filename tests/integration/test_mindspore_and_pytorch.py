@@ -56,7 +56,7 @@ def test_a_mistake_in_either_framework_is_named_first(dumps: Path, mistake: str,
     check_mistake(dumps / "mix", mistake, planted, MIX[mistake])
 
 
-def test_the_example_tells_agreement_and_the_mistake(dumps: Path, tmp_path: Path) -> None:
+def test_the_example_says_agreement_and_the_mistake(dumps: Path, tmp_path: Path) -> None:
     found = interpreters()
     assert found is not None
     environment = {**os.environ, **{f"{name.upper()}_PYTHON": python for name, python in found.items()}}

@@ -208,7 +208,7 @@ def test_an_error_of_ours_changes_nothing(
             json.loads((folder / "dump.json").read_text())
 
 
-def test_an_error_of_ours_is_told_in_full_beside_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_is_reported_in_full_beside_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     luck = random.Random(1)
     with monkeypatch.context() as patch:
         break_in(patch, TensorStatistics, "describe", lambda: luck.random() < 0.2)

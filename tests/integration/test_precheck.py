@@ -27,22 +27,14 @@ from msprobe.precheck import pool, sample_check
 from msprobe.precheck.torch import samples
 from msprobe.pytorch import PrecisionDebugger, check_api
 
-# Tests that are about the processes that check: all others have one worker inside of the test's own process. Only the
-# first of them has processes that import everything themselves.
-ABOUT_PROCESSES = {
-    "test_a_worker_that_dies_costs_one_call",
-    "test_workers_change_nothing_of_the_files",
-    "test_a_check_goes_on_where_it_was_cut",
-    "test_names_of_a_stranger_run_nothing",
-}
-
 
 @pytest.fixture(autouse=True)
 def _few_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.originalname not in ABOUT_PROCESSES:
-        monkeypatch.setattr(pool, "Worker", InThisProcess)
-    elif request.node.originalname != "test_a_worker_that_dies_costs_one_call":
+    """Only what is about several processes has them: all others have one worker inside of the test's own process."""
+    if request.node.originalname == "test_workers_change_nothing_of_the_files":
         request.getfixturevalue("forked_workers")
+    else:
+        monkeypatch.setattr(pool, "Worker", InThisProcess)
 
 
 class Small(nn.Module):
@@ -170,29 +162,6 @@ def test_recorded_values_are_used_and_a_missing_file_costs_its_call_only(values:
     assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
 
 
-def test_a_worker_that_dies_costs_one_call(statistics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "crashing.py").write_text(
-        "import os\n\n\ndef run(function, args, kwargs):\n"
-        "    if getattr(function, '__name__', '') == 'softmax':\n        os.abort()\n"
-        "    return function(*args, **kwargs)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    checked(statistics, tmp_path / "out", "--candidate", "plugin:crashing:run")
-    by_name = {row[0]: row for row in rows(tmp_path / "out")}
-    assert by_name["Torch.softmax.0"][1:3] == ["SKIP", "SKIP"]
-    assert mentions(by_name["Torch.softmax.0"][3], "worker-killed", signal="SIGABRT")
-    assert by_name["Functional.linear.0"][1:3] == ["pass", "pass"]
-
-
-def test_a_check_goes_on_where_it_was_cut(statistics: Path, tmp_path: Path) -> None:
-    checked(statistics, tmp_path)
-    (result,), (details,) = (list(tmp_path.glob(f"*_{kind}_*.csv")) for kind in ("result", "details"))
-    whole = result.read_bytes(), details.read_bytes()
-    result.write_bytes(b"".join(whole[0].splitlines(keepends=True)[:5])[:-3])
-    checked(statistics, tmp_path, "-csv_path", result)
-    assert (result.read_bytes(), details.read_bytes()) == whole
-
-
 def test_what_was_found_before_a_check_was_cut_counts(statistics: Path, tmp_path: Path) -> None:
     words = ("-api_info", statistics, "-o", tmp_path, "--candidate", "inject:nan@0", "--control", "cpu")
     call("run_ut", *words)
@@ -277,7 +246,7 @@ def test_a_candidate_that_is_worse_than_the_control_is_an_error_by_each_standard
     assert "DEVICE Dtype" in call("api_precision_compare", "-npu", lacking, "-gpu", good, "-o", tmp_path).stderr
 
 
-def test_the_script_of_a_call_tells_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
+def test_the_script_of_a_call_says_a_verdict_and_finds_the_smallest_call(statistics: Path, tmp_path: Path) -> None:
     words = ("--dump", statistics, "--api", "Functional.linear.0", "-o", tmp_path)
     # Values in files are made smaller like those inside.
     made = call("op_generate", *words, "--propagation", "backward", "--data-in-files")
@@ -336,25 +305,6 @@ def test_overflow_on_both_sides_is_normal_and_on_one_is_not(tmp_path: Path, caps
     assert counts == ["2", "1 (Torch.linalg.norm.0)", "1 (Torch.exp.0)", "0"]
 
 
-def test_names_of_a_stranger_run_nothing(tmp_path: Path) -> None:
-    text = {"type": "str", "value": str(tmp_path / "made")}
-    data = {
-        f"{name}.0.forward": {"input_args": [text], "input_kwargs": {}, "output": []}
-        for name in (
-            "Torch.load",
-            "Torch.os.system",
-            "Torch.hub.load",
-            "Torch.compile",
-            "Tensor.__class__",
-            "Os.system",
-        )
-    }
-    dump = tmp_path / "dump.json"
-    dump.write_text(json.dumps({"task": "statistics", "framework": "pytorch", "dump_data_dir": None, "data": data}))
-    checked(dump, tmp_path)
-    assert {row[1] for row in rows(tmp_path)[1:]} == {"SKIP"}
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -407,27 +357,13 @@ def test_a_mistake_in_the_settings_names_its_field(
         ('{"data": {"X.relu.0.sideways": {}}}', "X.relu.0.sideways"),
     ],
 )
-def test_a_broken_dump_is_told_of_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
+def test_a_broken_dump_is_reported_in_one_line(tmp_path: Path, content: str, expected: str) -> None:
     dump = tmp_path / "dump.json"
     dump.write_text(content)
     found = call("run_ut", "-api_info", dump, "-o", tmp_path / "out")
     assert found.returncode == 2
     assert expected in found.stderr
     assert "Traceback" not in found.stderr
-
-
-@pytest.mark.parametrize("count", ["0", "65", "x"])
-def test_the_number_of_workers_has_limits(statistics: Path, count: str) -> None:
-    found = call("multi_run_ut", "-api_info", statistics, "-n", count)
-    assert found.returncode == 2
-    assert "from 1 to 64" in found.stderr
-
-
-def test_an_empty_dump_gives_empty_files(tmp_path: Path) -> None:
-    dump = tmp_path / "dump.json"
-    dump.write_text('{"task": "statistics", "framework": "pytorch", "data": {}}')
-    checked(dump, tmp_path)
-    assert len(rows(tmp_path)) == 1
 
 
 def test_check_api_judges_a_call_of_a_program() -> None:

@@ -27,11 +27,8 @@ def record(folder: Path, task: str) -> Path:
     PrecisionDebugger.reset()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), Attention(), nn.Linear(8, 2))
-    debugger = PrecisionDebugger(dump_path=str(folder), task=task, level="L1")
-    debugger.start()
-    model(torch.randn(3, 4, requires_grad=True)).square().mean().backward()
-    debugger.stop()
-    debugger.step()
+    with PrecisionDebugger(dump_path=str(folder), task=task, level="L1").recording():
+        model(torch.randn(3, 4, requires_grad=True)).square().mean().backward()
     PrecisionDebugger.reset()
     return folder / "step0" / "rank" / "dump.json"
 

@@ -107,7 +107,7 @@ def test_all_ranks_are_recorded_and_train_as_they_would(tmp_path: Path, weights:
         assert dump.file(step, rank="rank1")["msprobe"]["complete"] is True
 
 
-def test_ranks_that_were_not_recorded_are_told(tmp_path: Path, weights: list[str]) -> None:
+def test_ranks_that_were_not_recorded_are_reported(tmp_path: Path, weights: list[str]) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     said = run(tmp_path, *RUN, *words_of("shell"))
     assert sorted(line for line in said if line.startswith("weights")) == weights

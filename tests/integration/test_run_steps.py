@@ -125,15 +125,6 @@ def test_what_ends_no_step_is_said(tmp_path: Path, words: tuple[str, ...], parts
     assert all(part in line for part in parts)
 
 
-@pytest.mark.parametrize("text", ["", "forward", "backward:x", "optimizer:", "optimizer:a b", "call:", "call:1x"])
-def test_what_is_no_rule_is_one_clear_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / "program.py").write_text("print('here')")
-    ended = run(tmp_path, *RUN, "--step-on", text, "program.py")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--step-on" in ended.stderr.splitlines()[-1]
-    assert "Traceback" not in ended.stderr
-
-
 INNER_LOOPS = """
 m = net()
 for r in range(4):

@@ -110,16 +110,6 @@ def test_the_page_is_there_without_a_token_and_holds_nothing_of_the_run(server: 
         assert content
 
 
-def test_the_page_may_run_and_fetch_only_what_is_its_own(server: Server) -> None:
-    _, headers, _ = server.ask("/")
-    policy = headers["content-security-policy"]
-    assert policy.startswith("default-src 'none';")
-    assert "unsafe" not in policy
-    assert "http" not in policy
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
-
-
 @pytest.mark.parametrize("question", ["overview", "place?index=0", "node?index=0&row=0", "matches?index=0", "ranks"])
 def test_nothing_is_answered_without_the_token(server: Server, question: str) -> None:
     for token in ("", "wrong", server.token[:-1], f"{server.token}x"):
@@ -127,21 +117,6 @@ def test_nothing_is_answered_without_the_token(server: Server, question: str) ->
         assert (status, words) == (403, said("token-wrong"))
     # Not in the address of a question either: that is written to logs.
     assert server.ask(f"/api/{question.partition('?')[0]}?token={server.token}", token="")[0] == 403
-
-
-def test_another_host_or_page_is_refused(server: Server) -> None:
-    for header, value in (
-        ("Host", "evil.example"),
-        ("Host", f"evil.example:{server.port}"),
-        ("Host", "127.0.0.1.evil.example"),
-        ("Origin", "http://evil.example"),
-        ("Origin", f"http://localhost:{server.port + 1}"),
-        ("Origin", "null"),
-        ("Sec-Fetch-Site", "cross-site"),
-    ):
-        status, _ = server.error("/api/overview", **{header: value})
-        assert status == 403, (header, value)
-    assert server.ask("/api/overview", Origin=f"http://127.0.0.1:{server.port}")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -297,7 +272,7 @@ def test_garbage_on_the_wire_does_not_end_it(server: Server) -> None:
     assert server.json("/api/overview")["format"] == 1
 
 
-def test_a_huge_broken_dump_is_told_and_not_loaded(tmp_path: Path) -> None:
+def test_a_huge_broken_dump_is_reported_and_not_loaded(tmp_path: Path) -> None:
     folder = tmp_path / "step0" / "rank0"
     folder.mkdir(parents=True)
     with open(folder / "dump.json", "wb") as file:

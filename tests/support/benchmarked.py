@@ -19,10 +19,8 @@ def run(folder: Path, program: Callable[[], Any], steps: int = 1, **settings: An
     found = None
     try:
         for _ in range(steps):
-            debugger.start()
-            found = program()
-            debugger.stop()
-            debugger.step()
+            with debugger.recording():
+                found = program()
     finally:
         PrecisionDebugger.reset()
     return found

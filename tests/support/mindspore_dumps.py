@@ -83,11 +83,8 @@ def gradients_of(model: nn.Cell) -> Callable[..., Any]:
 def train_step(debugger: PrecisionDebugger, model: nn.Cell, seed: int = 0) -> Any:
     """One step of a training, recorded."""
     gradients = gradients_of(model)
-    debugger.start(model)
-    result = gradients(batch(seed))
-    debugger.stop()
-    debugger.step()
-    return result
+    with debugger.recording(model):
+        return gradients(batch(seed))
 
 
 class Recorder(dump_folder.Recorder):

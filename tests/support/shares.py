@@ -60,8 +60,7 @@ ONE_OF: Mapping[str, int] = {
     "integration/test_run_steps.py": 3,
     "integration/test_taken_apart.py": 3,
     "integration/test_unwritten_ranks.py": 3,
-    "integration/test_verdicts.py": 3,
-    "unit/capture/torch/test_compiled.py": 3,
+    "process/capture/torch/test_compiled.py": 3,
     "unit/capture/torch/test_jitter.py": 2,
     "unit/diagnose/test_interrupted_anywhere.py": 3,
     "unit/diagnose/test_reported_programs.py": 3,
@@ -97,22 +96,25 @@ LONG: Mapping[str, str] = {
         broken_functions device_faults devices documents endurance examples graphs growth innocence
         innocence_idle innocence_ranks kill_training layouts lockstep native_and_python online_check
         own_errors pages precheck precheck_workers private_names programs run_launchers run_script run_steps
-        taken_apart unwritten_ranks verdicts view_server zoo_records
+        taken_apart unwritten_ranks view_server zoo_records
+    """,
+    "process/capture/torch": """
+        compiled programs
+    """,
+    "process/cli": """
+        every_option one_command_line
+    """,
+    "process/grad_probe": """
+        probed_programs
     """,
     "unit/capture/torch": """
-        compiled jitter
-    """,
-    "unit/cli": """
-        every_option one_command_line
+        jitter
     """,
     "unit/config": """
         every_field
     """,
     "unit/diagnose": """
         mindspore_and_pytorch rewritten_programs
-    """,
-    "unit/grad_probe": """
-        probed_programs
     """,
     "unit/lockstep": """
         lockstep pairs rewritings

@@ -11,6 +11,7 @@ from torch import nn
 
 from msprobe.pytorch import PrecisionDebugger
 from support import dump_folder
+from support.recorded import ModelT
 
 
 class Dump(dump_folder.Dump):
@@ -22,18 +23,8 @@ class Dump(dump_folder.Dump):
         return {f.name: torch.load(f, weights_only=True) for f in sorted(folder.glob("*.pt"))}
 
 
-class Toy(nn.Module):
+class Toy(ModelT):
     """Linear, LayerNorm, gelu, `+ 1`, Linear, softmax."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.l1 = nn.Linear(8, 16)
-        self.n = nn.LayerNorm(16)
-        self.l2 = nn.Linear(16, 4)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = nn.functional.gelu(self.n(self.l1(x))) + 1
-        return nn.functional.softmax(self.l2(x), dim=-1)
 
 
 def toy_loss(model: nn.Module, seed: int = 0) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Unit tests start no process, so that they are quick anywhere; those that must have the mark ``process``."""
+"""Unit tests start no process, so that they are quick anywhere; those that must are in ``tests/process``."""
 
 from __future__ import annotations
 
@@ -58,21 +58,19 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, obje
     found = yield
     if request.scope != "function":
         if request.scope == "module" and _started[before:]:
-            _demand_mark(request.node, _started[before:])
+            _refuse(request.node, _started[before:])
         del _started[before:]
     return found
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that has started a process and does not say so."""
+    """Fail a test that has started a process."""
     found = yield
     if _started:
-        _demand_mark(item, _started)
+        _refuse(item, _started)
     return found
 
 
-def _demand_mark(node: pytest.Collector | pytest.Item, started: list[str]) -> None:
-    # Tests of MindSpore have an environment of their own; slow ones are not among those that must be quick.
-    if "/mindspore/" not in node.nodeid and not any(map(node.get_closest_marker, ("process", "slow"))):
-        pytest.fail(f"{node.nodeid} starts a process ({started[0]}); mark it with pytest.mark.process", pytrace=False)
+def _refuse(node: pytest.Collector | pytest.Item, started: list[str]) -> None:
+    pytest.fail(f"{node.nodeid} starts a process ({started[0]}); it belongs in tests/process", pytrace=False)

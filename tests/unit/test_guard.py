@@ -52,7 +52,7 @@ def test_what_works_gives_its_result(noted: Noted) -> None:
     assert noted.faults == []
 
 
-def test_a_user_is_told_what_is_wrong_and_may_interrupt(noted: Noted) -> None:
+def test_a_user_is_reported_what_is_wrong_and_may_interrupt(noted: Noted) -> None:
     def refuses() -> None:
         raise InvalidInputError("no")
 
@@ -91,7 +91,7 @@ class Odd:
         raise RuntimeError("ambiguous")
 
 
-def test_collections_tell_objects_apart_by_what_they_are_and_keep_none_alive() -> None:
+def test_collections_say_objects_apart_by_what_they_are_and_keep_none_alive() -> None:
     one, other = Odd(), Odd()
     members, counts = IdentitySet([one]), IdentityMap[int]()
     counts[one] = 1

@@ -160,7 +160,7 @@ def test_a_kernel_that_c_lacks_is_asked_of_python(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("way", ["native", "python", "late", "numpy"])
-def test_a_description_tells_its_statistics_as_numbers(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_description_says_its_statistics_as_numbers(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = torch.tensor([1.0, -inf, 0.0])
     wanted = {"Max": 1.0, "Min": -inf, "Mean": -inf, "Norm": inf}
     if way == "numpy":

@@ -31,13 +31,13 @@ _VELOCITY = (
 )
 
 
-def _told(name: str, title: str, source: str, **fields: object) -> Pattern:
+def _reported(name: str, title: str, source: str, **fields: object) -> Pattern:
     fields = {"settings": {"dropout": 0.0}, **fields}
     return Pattern(name, title, "threads", source=source, program="images", **fields)  # type: ignore[arg-type]
 
 
 PATTERNS = (
-    _told(
+    _reported(
         "V01",
         "epsilon of the group norm before the attention",
         "ml-explore/mlx-examples#1434",
@@ -54,7 +54,7 @@ PATTERNS = (
         differs=frozenset({"gradients"}),
         harmless=None,
     ),
-    _told(
+    _reported(
         "V02",
         "as many heads as a head should be wide",
         "huggingface/diffusers#2011",
@@ -68,7 +68,7 @@ PATTERNS = (
         truth=(answer("argument computation structure data", "q = self.q(x).unflatten", api="unflatten"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V03",
         "frequencies of the timestep divided by one less",
         "kohya-ss/sd-scripts#1187",
@@ -77,7 +77,7 @@ PATTERNS = (
         truth=(answer("argument", "exponents = -math.log(10000.0)", module="timesteps", api="div"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V04",
         "halves of the timestep's sines and cosines swapped",
         "flashinfer-ai/flashinfer#3819",
@@ -90,7 +90,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V05",
         "timesteps in bfloat16",
         "modelscope/DiffSynth-Studio#1025",
@@ -105,7 +105,7 @@ PATTERNS = (
         truth=(answer("argument dtype data computation", "angles = timesteps[:, None].to", api="to"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V06",
         "one added to the ratio above the bar too",
         "huggingface/diffusers#5654",
@@ -122,7 +122,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V07",
         "a schedule of the noise with the roots left out",
         "Comfy-Org/ComfyUI#1998",
@@ -135,7 +135,7 @@ PATTERNS = (
         truth=(answer(GIVEN, "kept = self.kept[timesteps]", api="__getitem__"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V08",
         "schedule of the noise kept in half precision",
         "AUTOMATIC1111/stable-diffusion-webui#14071",
@@ -143,7 +143,7 @@ PATTERNS = (
         truth=(answer(GIVEN, "kept = self.kept[timesteps]", api="__getitem__"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V09",
         "padding on both sides of a convolution that halves, instead of behind",
         "MegEngine/MegDiffusion#7",
@@ -163,7 +163,7 @@ PATTERNS = (
         truth=(answer("argument", "self.halve(F.pad(x,", module=_DOWN, api="pad"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V10",
         "gradients clipped before the scale of the loss is undone",
         "milesial/Pytorch-UNet#468",
@@ -187,7 +187,7 @@ PATTERNS = (
         same=frozenset({"loss"}),
         differs=frozenset({"weights"}),
     ),
-    _told(
+    _reported(
         "V11",
         "average of the weights kept in bfloat16",
         "d8ahazard/sd_dreambooth_extension#1417",
@@ -201,7 +201,7 @@ PATTERNS = (
         same=frozenset({"loss", "gradients", "weights"}),
         harmless=None,
     ),
-    _told(
+    _reported(
         "V12",
         "average of the weights pushed away from them",
         "ostris/ai-toolkit#1034",
@@ -220,7 +220,7 @@ PATTERNS = (
         same=frozenset({"loss", "gradients", "weights"}),
         harmless=None,
     ),
-    _told(
+    _reported(
         "V13",
         "momentum of a batch norm of zero, so that its averages stay",
         "Cadene/pretrained-models.pytorch#5",
@@ -234,7 +234,7 @@ PATTERNS = (
         same=frozenset({"loss", "gradients", "weights"}),
         harmless=None,
     ),
-    _told(
+    _reported(
         "V14",
         "corners of an enlarged image not aligned",
         "tenstorrent/tt-forge-onnx#2829",
@@ -250,7 +250,7 @@ PATTERNS = (
         truth=(answer("argument", "x = F.interpolate(", module=_UP, api="interpolate"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V15",
         "conditions that should be dropped at random are not",
         "lucidrains/DALLE2-pytorch#235",
@@ -259,7 +259,7 @@ PATTERNS = (
         truth=(answer("structure", "words = words.masked_fill(silent", side="reference", occurrence="0"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V16",
         "what is left of dropped residuals not scaled up",
         "huggingface/pytorch-image-models#887",
@@ -280,7 +280,7 @@ PATTERNS = (
         truth=(answer("argument", "hidden * kept / self.share", module="middle", api="div"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "V17",
         "noise and prediction compared in bfloat16",
         "deepspeedai/DeepSpeedExamples#754",
@@ -294,7 +294,7 @@ PATTERNS = (
         ),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "V18",
         "scores and softmax of the attention in bfloat16",
         "AUTOMATIC1111/stable-diffusion-webui#6510",

@@ -7,12 +7,12 @@ from bugs.planting import Edit, Pattern, answer
 _BLOCK = "blocks.@layer"
 
 
-def _told(name: str, title: str, source: str, **fields: object) -> Pattern:
+def _reported(name: str, title: str, source: str, **fields: object) -> Pattern:
     return Pattern(name, title, "large", source=source, program="large", large=True, steps=1, **fields)  # type: ignore[arg-type]
 
 
 PATTERNS = (
-    _told(
+    _reported(
         "G01",
         "epsilon of one norm of 25",
         "keras-team/keras-hub#642",
@@ -27,7 +27,7 @@ PATTERNS = (
         differs=frozenset({"gradients"}),
         harmless=None,
     ),
-    _told(
+    _reported(
         "G02",
         "the exact form of gelu in one layer where the checkpoint has tanh",
         "OpenNMT/CTranslate2#1658",
@@ -35,7 +35,7 @@ PATTERNS = (
         truth=(answer("argument", "x = F.gelu(", module=f"{_BLOCK}.feed"),),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "G03",
         "scores not divided by the number of their layer",
         "huggingface/transformers#44380",
@@ -48,7 +48,7 @@ PATTERNS = (
         truth=(answer("argument", "mixed = F.scaled_dot_product_attention(", module="blocks.1.attention"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "G04",
         "loss not divided by the number of micro-batches",
         "karpathy/nanoGPT#168",

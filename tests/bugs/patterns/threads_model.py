@@ -33,12 +33,12 @@ _ROOT_MEAN_SQUARE = (
 )
 
 
-def _told(name: str, title: str, source: str, **fields: object) -> Pattern:
+def _reported(name: str, title: str, source: str, **fields: object) -> Pattern:
     return Pattern(name, title, "threads", source=source, **fields)  # type: ignore[arg-type]
 
 
 PATTERNS = (
-    _told(
+    _reported(
         "T01",
         "capped logits multiplied by the logits instead of the cap",
         "unslothai/unsloth-zoo#593",
@@ -53,7 +53,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T02",
         "cap of the scores left out",
         "vllm-project/vllm-metal#665",
@@ -68,7 +68,7 @@ PATTERNS = (
         truth=(answer("structure", "scores = torch.tanh(", side="reference", module=_ATTENTION),),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T03",
         "window of the attention one token too wide",
         "huggingface/transformers#39408",
@@ -85,7 +85,7 @@ PATTERNS = (
         truth=(answer("argument", "causal & (distance < self.window)", api="__lt__"),),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T04",
         "positions counted from the padding on the left",
         "TransformerLensOrg/TransformerLens#1609",
@@ -110,7 +110,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T05",
         "causal mask of more keys than queries aligned at the top",
         "pytorch/pytorch#108108",
@@ -141,7 +141,7 @@ PATTERNS = (
         truth=(answer("argument structure", "mixed = F.scaled_dot_product", module=_ATTENTION),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T06",
         "texts packed into one row see each other",
         "huggingface/nanoVLM#204",
@@ -167,7 +167,7 @@ PATTERNS = (
         settings={"length": 24},
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T07",
         "queries and keys normed after they were turned",
         "vllm-project/vllm-metal#660",
@@ -198,7 +198,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T08",
         "the other half of a gated layer activated",
         "ml-explore/mlx-lm#767",
@@ -215,7 +215,7 @@ PATTERNS = (
         truth=(answer("argument data structure", "F.silu(gate) * linear", module=_FEED, api="silu"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T09",
         "scale of a low-rank update not divided by its rank",
         "Blaizzy/mlx-vlm#845",
@@ -236,7 +236,7 @@ PATTERNS = (
         truth=(answer("argument", "self.strength * self.b(", module=_FEED, api="mul"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T10",
         "one not added to the weight of a norm",
         "huggingface/transformers#29402",
@@ -250,7 +250,7 @@ PATTERNS = (
         truth=(answer("argument", "self.weight.float())).to(", module="blocks.@layer.norm2", api="add"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T11",
         "scores scaled by the width of the model over the heads",
         "antonellof/ferrox#40",
@@ -270,7 +270,7 @@ PATTERNS = (
         truth=(answer("argument", "scores = scores * self.scale", module="blocks.0.attention"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T12",
         "mask of the smallest number added twice",
         "NVIDIA-NeMo/Automodel#2658",
@@ -300,7 +300,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T13",
         "inverse frequencies kept in bfloat16",
         "huggingface/transformers#29496",

@@ -41,12 +41,12 @@ _SMOOTHED = (
 )
 
 
-def _told(name: str, title: str, source: str, **fields: object) -> Pattern:
+def _reported(name: str, title: str, source: str, **fields: object) -> Pattern:
     return Pattern(name, title, "threads", source=source, **fields)  # type: ignore[arg-type]
 
 
 PATTERNS = (
-    _told(
+    _reported(
         "T14",
         "smoothed loss divided by the tokens of its own micro-batch",
         "huggingface/transformers#46731",
@@ -58,7 +58,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T15",
         "labels smoothed that were not shifted",
         "huggingface/transformers#17987",
@@ -76,7 +76,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T16",
         "tokens counted that are no label",
         "huggingface/transformers#46204",
@@ -89,7 +89,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T17",
         "positions counted in the type of the frequencies, above 256 in bfloat16",
         "huggingface/candle#3520",
@@ -105,7 +105,7 @@ PATTERNS = (
         truth=(answer("argument dtype structure", "positions = torch.arange(", module=_ROTARY, api="to"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T18",
         "root of the width that scales the embedding not rounded as the checkpoint has it",
         "huggingface/transformers#29402",
@@ -120,7 +120,7 @@ PATTERNS = (
         truth=(answer("argument", "x = self.embedding(tokens) * self.normaliser", api="mul"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T19",
         "loss of logits in bfloat16",
         "huggingface/transformers#29285",
@@ -141,7 +141,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss", "gradients"}),
     ),
-    _told(
+    _reported(
         "T20",
         "sines and cosines of the positions in bfloat16",
         "KellerJordan/modded-nanogpt#39",
@@ -157,7 +157,7 @@ PATTERNS = (
         differs=frozenset({"gradients"}),
         precisions=("float32",),
     ),
-    _told(
+    _reported(
         "T21",
         "queries and keys turned in bfloat16",
         "NVIDIA/TransformerEngine#1245",
@@ -178,7 +178,7 @@ PATTERNS = (
         ),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "T22",
         "softmax in bfloat16 where the others have float32",
         "huggingface/transformers#18185",
@@ -195,7 +195,7 @@ PATTERNS = (
         truth=(answer("argument dtype", "probs = torch.softmax(", module=_ATTENTION, api="softmax"),),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "T23",
         "stream between the layers kept in float32 by a norm that does not round back",
         "huggingface/transformers#30236",
@@ -222,7 +222,7 @@ PATTERNS = (
         ),
         harmless=None,
     ),
-    _told(
+    _reported(
         "T24",
         "weights that were frozen trained again",
         "huggingface/peft#3447",
@@ -251,7 +251,7 @@ PATTERNS = (
         same=frozenset({"loss"}),
         differs=frozenset({"weights"}),
     ),
-    _told(
+    _reported(
         "T25",
         "frequencies that were scaled for long texts not used",
         "huggingface/transformers#32330",
@@ -274,7 +274,7 @@ PATTERNS = (
         truth=(answer(GIVEN, "angles = torch.outer(", module=_ROTARY),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "T26",
         "weight decay of norms that are of no class of the library",
         "huggingface/transformers#35927",

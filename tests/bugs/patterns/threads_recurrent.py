@@ -38,12 +38,12 @@ _BIASED = (
 )
 
 
-def _told(name: str, title: str, source: str, **fields: object) -> Pattern:
+def _reported(name: str, title: str, source: str, **fields: object) -> Pattern:
     return Pattern(name, title, "threads", source=source, program="recurrent", **fields)  # type: ignore[arg-type]
 
 
 PATTERNS = (
-    _told(
+    _reported(
         "R01",
         "state reset before the product with the weights",
         "tracel-ai/burn#2704",
@@ -64,7 +64,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R02",
         "bias of the new state outside of the reset",
         "apple/coremltools#1124",
@@ -85,7 +85,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R03",
         "reset and update gates in the order of another framework",
         "keras-team/keras#22115",
@@ -107,7 +107,7 @@ PATTERNS = (
         truth=(answer("argument data structure", "reset = torch.sigmoid(reset_in", module=_CELL, api="add|sigmoid"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R04",
         "gates of an LSTM loaded in the order of a file format",
         "CrispStrobe/CrispASR#106",
@@ -126,7 +126,7 @@ PATTERNS = (
         differs=frozenset({"loss"}),
         blind=True,
     ),
-    _told(
+    _reported(
         "R05",
         "padding read by a layer in both directions",
         "pytorch/pytorch#517",
@@ -143,7 +143,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R06",
         "state kept where a new text begins",
         "thu-ml/tianshou#486",
@@ -158,7 +158,7 @@ PATTERNS = (
         differs=frozenset({"gradients"}),
         settings={"batch": 5},
     ),
-    _told(
+    _reported(
         "R07",
         "state reset one piece too late",
         "paxcema/KerasGRU4Rec#1",
@@ -171,7 +171,7 @@ PATTERNS = (
         settings={"batch": 5},
         truth=(answer("argument data", "self.fresh[piece - 1]", api="getitem", occurrence="2 6"),),
     ),
-    _told(
+    _reported(
         "R08",
         "shares of the chosen experts not brought to a sum of one",
         "pytorch/torchtitan#1448",
@@ -184,7 +184,7 @@ PATTERNS = (
         truth=(answer("structure", "shares = shares / shares.sum", module=_EXPERTS, side="reference"),),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R09",
         "softmax over the chosen experts alone",
         "lablup/mlxcel#391",
@@ -205,7 +205,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R10",
         "balance of the experts counts tokens that do not count",
         "huggingface/transformers#28505",
@@ -222,7 +222,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R11",
         "experts weighted with the bias they are chosen with",
         "huggingface/transformers#41647",
@@ -239,7 +239,7 @@ PATTERNS = (
         ),
         differs=frozenset({"loss"}),
     ),
-    _told(
+    _reported(
         "R12",
         "chances rounded to the type of the layers before experts are chosen",
         "ViperEkura/AstrAI#57",
@@ -253,7 +253,7 @@ PATTERNS = (
         truth=(answer("structure dtype argument data", "torch.topk(chances.bfloat16()", module=_EXPERTS),),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "R13",
         "product of the router in bfloat16",
         "vllm-project/vllm#14027",
@@ -273,7 +273,7 @@ PATTERNS = (
         truth=(answer("dtype", "logits = F.linear(flat.float()", module=_EXPERTS, api="linear"),),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "R14",
         "learning rate advanced once for each process",
         "huggingface/transformers#24088",
@@ -281,7 +281,7 @@ PATTERNS = (
         truth=(answer("optimizer argument", "        self.optimizer.step()", api="Optimizer", step=1),),
         same=frozenset({"loss", "gradients", "weights"}),
     ),
-    _told(
+    _reported(
         "R15",
         "a norm rounded before it is multiplied with its weight",
         "google/gemma_pytorch#67",
@@ -307,7 +307,7 @@ PATTERNS = (
         ),
         differs=frozenset({"gradients"}),
     ),
-    _told(
+    _reported(
         "R16",
         "gradients of the micro-batches summed in bfloat16",
         "deepspeedai/DeepSpeed#1800",

@@ -31,7 +31,7 @@ def test_a_file_takes_its_place(tmp_path: Path) -> None:
     assert groups == {"ops": ("tanh", "my_own", "acosh"), "mint.distributed": ("whatever",), "tensor": ()}
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("ops:\n- tanhh\n- tanh\nop: [add]\ntensor: add\nmint.ops:\n- [x]\n")
     with pytest.raises(InvalidInputError) as raised:

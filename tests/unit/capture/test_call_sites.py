@@ -69,7 +69,7 @@ def test_a_call_that_runs_often_keeps_its_form() -> None:
     assert found == {Form(1, ("k",))}
 
 
-def test_several_calls_in_one_line_are_told_apart() -> None:
+def test_several_calls_in_one_line_are_distinguished() -> None:
     found = [form(), form(1), form(k=1), form(1, k=2)]
     assert found == [Form(0, ()), Form(1, ()), Form(0, ("k",)), Form(1, ("k",))]
 

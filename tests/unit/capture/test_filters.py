@@ -184,7 +184,7 @@ def test_case_counts() -> None:
     assert not filter_of(items=("Relu",)).wants_call("Functional.relu.0.forward")
 
 
-def test_what_matched_nothing_is_told() -> None:
+def test_what_matched_nothing_is_reported() -> None:
     flt = filter_of(("Torch.add.0.forward", "Torch.add.9.forward"), ("add", "gelu", "name-regex(x$)"))
     for number in range(3):
         flt.wants_call(f"Torch.add.{number}.forward")
@@ -196,7 +196,7 @@ def test_what_matched_nothing_is_told() -> None:
     assert filter_of(("A.b.0.forward", "A.b.1.forward")).unmatched() == ['scope start "A.b.0.forward"']
 
 
-def test_what_was_met_in_any_step_is_not_told() -> None:
+def test_what_was_met_in_any_step_is_not_said() -> None:
     flt = filter_of(("Torch.add.0.forward", "Torch.add.1.forward"), ("add",))
     for _ in range(2):
         for number in range(2):

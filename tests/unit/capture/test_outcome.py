@@ -34,7 +34,7 @@ def run(
         (range(0, 40, 2), "0, 2, 4, 6, 8, 10, 12, 12 more and 38"),
     ],
 )
-def test_numbers_are_told_in_few_words(numbers: list[int], text: str) -> None:
+def test_numbers_are_reported_in_few_words(numbers: list[int], text: str) -> None:
     assert numbers_text(numbers) == text
 
 
@@ -70,7 +70,7 @@ def test_a_step_that_could_not_be_written_does_not_count(tmp_path: Path) -> None
     assert said("failed-steps-readable", "step 2", "4 records") in line
 
 
-def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
+def test_what_can_be_read_of_failed_steps_is_reported(tmp_path: Path) -> None:
     outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     for step, records in enumerate([30, 12, 0, 0]):
         outcome.reached(step, None, 1)
@@ -83,7 +83,7 @@ def test_what_can_be_read_of_failed_steps_is_told(tmp_path: Path) -> None:
     assert said("failed-steps-lost", "steps 2, 3") in told[1]
 
 
-def test_missing_tensor_files_are_told(tmp_path: Path) -> None:
+def test_missing_tensor_files_are_reported(tmp_path: Path) -> None:
     outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path), task="tensor")
     for step, lacks in enumerate([False, True]):
         outcome.reached(step, None, 1)
@@ -123,7 +123,7 @@ def test_a_step_that_fails_after_a_part_of_it_was_written(tmp_path: Path) -> Non
     assert said("failed-steps-readable", "step 2", "7 records") in line
 
 
-def test_records_that_were_written_over_count_and_are_told(tmp_path: Path) -> None:
+def test_records_that_were_written_over_count_and_are_reported(tmp_path: Path) -> None:
     outcome, settings = RecordingOutcome(), Settings(dump_path=str(tmp_path))
     run(outcome, settings, 3)
     run(outcome, settings, 2)

@@ -21,7 +21,7 @@ from msprobe.capture.ranks import Ranks
         ({"ID": "one", "SIZE": "8"}, None, 1),
     ],
 )
-def test_the_launcher_is_believed_where_it_tells_rank_and_number(
+def test_the_launcher_is_believed_where_it_says_rank_and_number(
     told: dict[str, str], rank: int | None, world: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ID", "SIZE", "WORKERS"):

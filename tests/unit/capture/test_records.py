@@ -187,7 +187,7 @@ def test_numbers_that_are_none_keep_the_form_that_readers_know(describer: Descri
 
 
 @pytest.mark.parametrize("count", [-17, -16, 0, 1, 1023, 1024, 1025])
-def test_whole_numbers_are_told_alike_whether_small_or_large(describer: Describer, count: int) -> None:
+def test_whole_numbers_are_reported_alike_whether_small_or_large(describer: Describer, count: int) -> None:
     assert written(describer.describe(count)) == typed("int", count)
 
 

@@ -119,7 +119,7 @@ def test_values_keep_their_type_where_numpy_has_it(tmp_path: Path) -> None:
         ({"x" * 300: 1}, "single-save-key", {"key": "x" * 300}),
     ],
 )
-def test_what_cannot_be_saved_is_told_and_skipped(
+def test_what_cannot_be_saved_is_reported_and_skipped(
     tmp_path: Path, data: Any, name: str, found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     SingleSave(tmp_path).save(data)

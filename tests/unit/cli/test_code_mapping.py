@@ -13,7 +13,7 @@ def run(*words: object, framework: str = "mindspore") -> int:
     return main(["-f", framework, "code_mapping", *map(str, words)])
 
 
-def test_the_result_and_what_was_found_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_and_what_was_found_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--ir", BUILT, "--dump_data", make_dump(tmp_path), "--output", tmp_path / "out") == 0
     path, counts = capsys.readouterr().out.splitlines()
     assert Path(path.removeprefix(said("code-mapping-file", ""))).is_file()

@@ -87,15 +87,6 @@ def test_bad_input_is_one_sentence_each_and_status_2(tmp_path: Path) -> None:
     assert call("config_check", "-c", path, path, "--with-optim", "--weights-only").returncode == 2
 
 
-def test_names_of_strangers_neither_drive_the_terminal_nor_a_sheet(tmp_path: Path) -> None:
-    first = save(tmp_path / "a.pt", {"=cmd()\x1b[2J": torch.ones(2)})
-    second = save(tmp_path / "b.pt", {"=cmd()\x1b[2J": torch.zeros(2)})
-    done = call("config_check", "-c", first, second, "-o", tmp_path / "o.json")
-    assert "\x1b" not in done.stdout
-    (row,) = csv.DictReader((tmp_path / "o_table.csv").read_text("utf-8-sig").splitlines())
-    assert row["name"].startswith("'=cmd()")
-
-
 def test_options_of_another_operation_are_refused(tmp_path: Path) -> None:
     first = save(tmp_path / "a.pt", MODEL)
     done = call("config_check", "-c", first, first, "--tolerance", "1", "--env-all", "-o", tmp_path / "o.json")

@@ -252,7 +252,7 @@ def wrong(tmp_path: Path, content: str) -> str:
     return done.stderr
 
 
-def test_a_wrong_compare_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_wrong_compare_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     wanted = "an object with npu_path"
     assert mentions(wrong(tmp_path, "[]"), "must-be", what=wanted, found="nothing")
     assert "line 1" in wrong(tmp_path, "{")
@@ -264,7 +264,7 @@ def test_a_wrong_compare_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
 
 
-def test_folders_of_no_dump_are_told_with_what_they_hold(tmp_path: Path, recorded: Recorded) -> None:
+def test_folders_of_no_dump_are_reported_with_what_they_hold(tmp_path: Path, recorded: Recorded) -> None:
     def said(candidate: Path, reference: Path | None = None) -> str:
         fields = {"npu_path": str(candidate), "bench_path": None if reference is None else str(reference)}
         return wrong(tmp_path, json.dumps(fields))
@@ -305,7 +305,7 @@ def test_a_damaged_dump_leaves_nothing_behind(tmp_path: Path, recorded: Recorded
     assert not (tmp_path / "out").exists()
 
 
-def test_other_ranks_on_the_sides_are_told_and_the_common_ones_compared(tmp_path: Path, recorded: Recorded) -> None:
+def test_other_ranks_on_the_sides_are_reported_and_the_common_ones_compared(tmp_path: Path, recorded: Recorded) -> None:
     for side, ranks in (("a", (0, 2, 10)), ("b", (0, 10))):
         for rank in ranks:
             shutil.copytree(recorded("good") / "rank", tmp_path / side / f"rank{rank}")

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,6 @@ import msprobe
 from msprobe.capture import native
 from msprobe.cli import commands, main
 from msprobe.foreign.budget import FACTOR_VARIABLE, BudgetError
-
-HEAVY = "{'torch', 'pydantic', 'rich', 'numpy', 'orjson', 'yaml', 'mindspore'}"
-
-
-def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
 
 
 @pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["-f", "pytorch"], ["-f", "pytorch", "-h"]])
@@ -69,16 +54,6 @@ def test_version_is_the_one_of_the_package_and_says_whether_the_extension_is_use
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"msprobe {msprobe.__version__}\nC extension: {told}\n"
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("sumary", "summary"), ("comapre", "compare"), ("rum", "run")])
-def test_a_misspelt_command_is_answered_with_the_nearest_name(
-    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([typed]) == 2
-    err = capsys.readouterr().err
-    assert (code_at_the_end(err), err.count("\n")) == ("U135", 1)
-    assert named_in(err) == [typed, meant]
 
 
 def test_a_command_like_no_other_is_answered_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,84 +147,6 @@ def test_a_misspelt_command_of_the_old_form_is_answered_too(
     assert main([*before, "comapre", "-i", "x.json"]) == 2
     err = capsys.readouterr().err
     assert (code_at_the_end(err), named_in(err)) == ("U135", ["comapre", "compare"])
-
-
-@pytest.mark.parametrize("name", commands.known_names())
-def test_every_available_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([name, "-h"])
-    assert ended.value.code == 0
-    out = capsys.readouterr().out
-    assert f"usage: msprobe {name}" in out
-    assert "--debug" in out
-
-
-@pytest.mark.process
-def test_an_error_is_one_line_and_a_traceback_only_with_debug(tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent")
-    plain = python("-m", "msprobe", "summary", absent)
-    assert plain.returncode == 2
-    assert plain.stderr.startswith("msprobe: ")
-    assert "absent" in plain.stderr
-    assert plain.stderr.count("\n") == 1
-    for words in (["--debug", "summary", absent], ["summary", absent, "--debug"]):
-        debug = python("-m", "msprobe", *words)
-        assert debug.returncode == 1
-        assert "Traceback" in debug.stderr
-        assert "PathError: [msprobe] " in debug.stderr
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("program", ["import msprobe", "from msprobe.cli import main\nmain(['-h'])"])
-def test_nothing_heavy_is_loaded_before_a_command_needs_it(program: str) -> None:
-    try_it = (
-        f"import sys\ntry:\n  exec({program!r})\nexcept SystemExit: pass\n"
-        f"print('\\nloaded', sorted({HEAVY} & set(sys.modules)))"
-    )
-    assert python("-c", try_it).stdout.splitlines()[-1] == "loaded []"
-
-
-def _cpu_seconds(program: str, rounds: int = 5) -> float:
-    """Least CPU time of the statements in a fresh interpreter, the interpreter's own start not counted."""
-    measure = f"import time\nt = time.process_time()\n{program}\nprint('\\n', time.process_time() - t)"
-    return min(float(python("-c", measure).stdout.split()[-1]) for _ in range(rounds))
-
-
-@pytest.mark.process
-def test_import_takes_less_than_50_ms_of_cpu() -> None:
-    assert _cpu_seconds("import msprobe") < 0.050
-
-
-@pytest.mark.process
-def test_help_takes_less_than_150_ms_of_cpu_interpreter_included() -> None:
-    times = []
-    for _ in range(5):
-        before = os.times()
-        assert python("-m", "msprobe", "-h").returncode == 0
-        after = os.times()
-        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(times) < 0.150
-
-
-@pytest.mark.process
-def test_a_reader_that_leaves_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = (
-        "import sys, types\nfrom msprobe.cli import commands, main\n"
-        "module = types.ModuleType('msprobe.cli.endless')\n"
-        "module.configure = lambda parser: None\n"
-        "def execute(args):\n  while True: print('x' * 1000)\n"
-        "module.execute = execute\nsys.modules['msprobe.cli.endless'] = module\n"
-        "commands.COMMANDS['endless'] = commands.Command('endless', 'endless', 'look', 'print', 'nothing')\n"
-        "sys.exit(main(['endless']))\n"
-    )
-    writer = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert writer.stdout is not None
-    assert writer.stderr is not None
-    writer.stdout.readline()
-    writer.stdout.close()
-    assert writer.wait(60) == 1
-    assert writer.stderr.read() == b""
-    writer.stderr.close()
 
 
 def test_the_limit_is_an_option_of_every_command_before_and_behind_its_name(

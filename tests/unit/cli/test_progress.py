@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import time
 from typing import Any
@@ -99,13 +98,3 @@ def test_a_message_with_a_place_moves_the_bar(
                 break
             time.sleep(0.02)
     assert tasks == [(done, total)]
-
-
-@pytest.mark.process
-def test_showing_progress_loads_nothing_of_what_is_waited_for() -> None:
-    script = (
-        "import sys, msprobe.cli.progress as p; p.Bar('checking')('step 1');"
-        "print([name for name in sys.modules if name.startswith(('msprobe.diagnose', 'msprobe.compare', 'numpy'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "[]", done.stderr

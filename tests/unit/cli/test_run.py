@@ -107,11 +107,3 @@ def test_missing_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(sys, "meta_path", [Refuse(), *sys.meta_path])
     assert main(["run", "train.py"]) == 2
     assert "pip install 'msprobe-debugger[torch]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["--level", "L9", "t.py"], ["--task", "foo", "t.py"], ["--lever", "L0"]])
-def test_wrong_options_are_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["run", *words])
-    assert ended.value.code == 2
-    assert "(see `msprobe run -h`)" in capsys.readouterr().err

@@ -156,34 +156,13 @@ def test_sizes_read_well(size: int, text: str) -> None:
     assert summary._size_text(size) == text
 
 
-def test_names_from_strangers_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"\x1b[31mTensor.sum.0.forward": forward(tensor(NAN))}
-    write(tmp_path / "rank", data, level="\x1b]0;title\x07")
-    assert main(["summary", str(tmp_path / "rank")]) == 0
-    assert capsys.readouterr().out.replace("\n", "").isprintable()
-
-
 def test_what_is_no_dump_is_an_error_that_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in (tmp_path, tmp_path / "absent"):
         assert main(["summary", str(place)]) == 2  # 1 says that a part of a dump is broken
         assert str(place) in capsys.readouterr().err
 
 
-@pytest.mark.process
-def test_no_framework_is_needed(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    write(tmp_path / "rank", HEALTHY)
-    program = (
-        "import sys\nsys.modules['torch'] = sys.modules['mindspore'] = None\n"
-        f"from msprobe.cli import main\nsys.exit(main(['summary', {str(tmp_path / 'rank')!r}]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
-def test_steps_of_different_runs_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_steps_of_different_runs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def of(pid: int, started: int) -> dict[str, Any]:
         return {"complete": True, "process": {"pid": pid, "host": "here", "started": started}}
 
@@ -211,7 +190,7 @@ def test_the_journal_of_a_finished_step_is_not_part_of_its_size(
     assert capsys.readouterr().out == before
 
 
-def test_a_mask_is_told_from_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mask_is_distinguished_from_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     low = tensor(1.0, float("-inf"), float("-inf"), float("inf"))
     data = {"Tensor.masked_fill.0.forward": forward(low), "Torch.add.0.forward": forward(low)}
     write(tmp_path / "step0" / "rank", data)

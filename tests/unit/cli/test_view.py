@@ -25,13 +25,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path, status: int = 2
     return told.err
 
 
-def test_all_wrong_options_are_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_all_wrong_options_are_reported_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = said(capsys, "--port", "99999", "--matches", "/nowhere", "--html", tmp_path, status=2)
     for told in ("give what to show", "'99999' is no port", "--matches: '/nowhere'", "is a folder"):
         assert told in words, told
 
 
-def test_a_file_that_cannot_be_written_is_told_before_the_work(
+def test_a_file_that_cannot_be_written_is_reported_before_the_work(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert "does not exist; make it first" in said(capsys, tmp_path / "no", "--html", tmp_path / "none" / "out.html")
@@ -107,7 +107,7 @@ def test_one_file_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert b"msprobe-data" in out.read_bytes()
 
 
-def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     runs = pair(tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ def test_a_port_in_use_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert mentions(words, "port-not-available", host="127.0.0.1", port=port)
 
 
-def test_a_host_that_is_none_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_host_that_is_none_is_reported(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = said(capsys, pair(tmp_path)[0], "--host", "no.such.host.invalid", "--no-browser")
     assert mentions(words, "port-not-available", host="no.such.host.invalid")
 

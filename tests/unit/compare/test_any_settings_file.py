@@ -125,7 +125,7 @@ def test_a_layout_may_repeat_what_it_says_by_anchors(tmp_path: Path) -> None:
     assert found["reference"].renamed("axe", 0) == "ae"
 
 
-def test_all_mistakes_of_an_api_mapping_are_told_beside_a_missing_name(tmp_path: Path) -> None:
+def test_all_mistakes_of_an_api_mapping_are_reported_beside_a_missing_name(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     path.write_text("ms_args: [0]\npt_api: []\npt_output: [x]\n")
     with pytest.raises(InvalidInputError) as caught:

@@ -21,12 +21,12 @@ def test_a_dump_names_its_framework(tmp_path: Path, word: str) -> None:
 
 @pytest.mark.parametrize("word", [None, "", "jax"])
 @pytest.mark.parametrize(("dtype", "expected"), [("Float32", "mindspore"), ("torch.float32", "pytorch")])
-def test_without_its_word_the_first_tensor_tells(tmp_path: Path, word: str | None, dtype: str, expected: str) -> None:
+def test_without_its_word_the_first_tensor_says(tmp_path: Path, word: str | None, dtype: str, expected: str) -> None:
     data = {"A.x.0.forward": call({"type": "int", "value": 1}, [tensor(2, dtype=dtype)])}
     assert framework_of(write_part(tmp_path, data, framework=word)) == expected
 
 
-def test_a_dump_that_tells_nothing_is_refused_with_what_is_expected(tmp_path: Path) -> None:
+def test_a_dump_that_says_nothing_is_refused_with_what_is_expected(tmp_path: Path) -> None:
     part = write_part(tmp_path, {"A.x.0.forward": {"input_args": []}}, framework=None)
     with raising(InvalidArgumentError, "framework-not-named", named="None") as caught:
         framework_of(part)

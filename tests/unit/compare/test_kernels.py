@@ -109,7 +109,7 @@ def test_long_names_stand_in_the_mapping_file(tmp_path: Path) -> None:
     assert list(read_kernels([folder])[1]) == [("Add-op1", "6", "output.0", "0", 0)]
 
 
-def test_files_of_other_names_are_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_other_names_are_reported_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kernel(tmp_path, "Add.Add-op1.6.0.9.output.0.0.ND")
     kernel(tmp_path, "something")
     assert len(read_kernels([tmp_path / "rank_0/Net/1/0"])[1]) == 1
@@ -221,7 +221,7 @@ def test_a_broken_rank_does_not_stop_the_others(tmp_path: Path, capsys: pytest.C
     assert "rank 1 step 0 is not compared" in capsys.readouterr().out
 
 
-def test_folders_that_are_no_kernel_dumps_are_told(tmp_path: Path) -> None:
+def test_folders_that_are_no_kernel_dumps_are_reported(tmp_path: Path) -> None:
     with raising(InvalidPathError, "kernel-dump-folder-missing", field="npu_path"):
         find_steps(tmp_path / "none", "npu_path")
     with raising(InvalidPathError, "no-kernel-dump-below", field="bench_path"):
@@ -290,7 +290,7 @@ def test_single_points_are_paired_in_order_in_each_folder(tmp_path: Path) -> Non
     assert rows[0]["Data_name"] == "['alone_float32_0.npy', 'N/A']"
 
 
-def test_what_only_the_bench_has_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_only_the_bench_has_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved(tmp_path / "a", "x_f_0", BASE)
     saved(tmp_path / "b", "y_f_0", BASE)
     saved(tmp_path / "b/more", "y_f_0", BASE)
@@ -309,7 +309,7 @@ def test_the_name_of_a_point_is_the_file_without_its_last_two_parts(file: str, n
     assert point_name(file) == name
 
 
-def test_points_of_folders_that_are_none_are_told(tmp_path: Path) -> None:
+def test_points_of_folders_that_are_none_are_reported(tmp_path: Path) -> None:
     with raising(InvalidPathError, "point-folder-missing", field="bench_path"):
         pair_points(tmp_path, tmp_path / "none", {})
     with raising(InvalidPathError, "no-npy-files"):

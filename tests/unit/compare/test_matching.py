@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from support.hand_made import backward, call, write_part
 
-from msprobe.compare.matching import DIFFERENT, FAMILY, SAME, NameMapping, agreement, match, match_records
+from msprobe.compare.matching import DIFFERENT, FAMILY, SAME, agreement, match, match_records
 from msprobe.compare.rows import Rows, _Collector
 from msprobe.report.row_partners import records_as_verdict
 
@@ -54,20 +54,6 @@ def test_equal_names_pair_in_their_order() -> None:
     assert found.partner.tolist() == [0, 1]
 
 
-def test_mapped_names() -> None:
-    ours, theirs = calls(["a", "b", "c"]), calls(["x", "b"])
-    mapping = NameMapping(rename=lambda name: None if name.startswith("b") else name, pairs={"a.input.0": "x.output.0"})
-    found = match(ours, theirs, mapping)
-    assert pairs(ours, theirs, found.partner) == {"a.input.0": "x.output.0"}
-
-
-def test_nothing_on_one_side() -> None:
-    nothing, something = calls([]), calls(["a"])
-    assert match(nothing, something).reference_only.tolist() == [0, 1]
-    assert match(something, nothing).partner.tolist() == [-1, -1]
-    assert agreement(something, nothing, match(something, nothing)).shape.all()
-
-
 def test_agreement_of_types_and_shapes() -> None:
     cases = [
         ("torch.float32", "torch.float32", SAME),
@@ -84,13 +70,6 @@ def test_agreement_of_types_and_shapes() -> None:
     assert found.dtype.tolist() == [SAME, SAME]
     assert not found.shape.any()
     assert not found.null.any()
-
-
-def test_a_null_against_a_tensor_is_told() -> None:
-    record = {"input_args": [], "input_kwargs": {}, "output": [None]}
-    a, b = rows_of({"f": record}), rows_of({"f": {**record, "output": [LEAF]}})
-    assert agreement(a, b, match(a, b)).null.tolist() == [True]
-    assert not agreement(a, a, match(a, a)).null.any()
 
 
 def test_rows_of_records_that_answer_to_each_other_pair_by_their_place() -> None:

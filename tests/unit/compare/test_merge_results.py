@@ -236,7 +236,7 @@ def test_a_file_that_is_no_sheet_is_named(tmp_path: Path, name: str) -> None:
         merge_results(MergeConfig(("Torch",)), find_results(tmp_path))
 
 
-def test_a_folder_without_results_and_no_folder_are_told(tmp_path: Path) -> None:
+def test_a_folder_without_results_and_no_folder_are_reported(tmp_path: Path) -> None:
     with raising(MergeError, "no-results-of-ranks"):
         find_results(tmp_path)
     with raising(PathError, "results-folder-missing"):

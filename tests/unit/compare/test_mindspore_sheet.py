@@ -153,7 +153,7 @@ def test_a_broken_mapping_is_one_line_and_nothing_is_written(
         ({"input_param": {**PATHS, "is_print_compare_log": "no"}}, "is_print_compare_log = 'no'"),
     ],
 )
-def test_wrong_arguments_are_told_all_at_once(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_wrong_arguments_are_reported_all_at_once(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     arguments = {"input_param": PATHS, "output_path": tmp_path / "o", **change}
     with pytest.raises(InvalidArgumentError, match=told) as caught:
         ms_compare(**arguments)

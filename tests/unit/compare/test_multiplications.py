@@ -56,7 +56,7 @@ def test_tensors_are_multiplied_on_the_side_that_is_named(matrices: Path, text: 
     assert found.tolist() == expected.tolist()
 
 
-def test_shapes_that_do_not_fit_are_told(matrices: Path) -> None:
+def test_shapes_that_do_not_fit_are_reported(matrices: Path) -> None:
     found = read_multiplications(written(matrices, "left_matmul: {target_tensor_map: {right.npy: [x.npy]}}"))
     with raising(
         InvalidInputError,
@@ -90,7 +90,7 @@ def test_names_that_no_tensor_has_are_known(matrices: Path) -> None:
         ),
     ],
 )
-def test_all_mistakes_are_told(matrices: Path, text: str, told: list[str]) -> None:
+def test_all_mistakes_are_reported(matrices: Path, text: str, told: list[str]) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read_multiplications(written(matrices, text))
     for part in told:

@@ -47,7 +47,7 @@ def test_a_metric_is_a_number_or_a_text_alone_or_with_a_message(tmp_path: Path, 
     assert load_own_metrics([file(tmp_path, text)]).measure(X, X) == (cell,)
 
 
-def test_a_metric_that_fails_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_fails_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = load_own_metrics([file(tmp_path, "def column_name():\n    return 'x'\n\ndef compare(n, b):\n    1 / 0\n")])
     assert found.measure(X, X) == found.measure(X, X) == ("unsupported",)
     told = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_metric_is_refused_with_the_reason(tmp_path: Path, tex
         load_own_metrics([file(tmp_path, text, name)], ["Cosine"])
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with raising(PathError, "file-missing"):
         load_own_metrics([tmp_path / "alg_x.py"])
 

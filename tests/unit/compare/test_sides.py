@@ -37,7 +37,7 @@ def test_one_rank_pairs_with_the_one_of_the_other_side(
     assert names(tmp_path, ours, theirs) == [(ours[0], theirs[0])]
 
 
-def test_ranks_that_one_side_lacks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_that_one_side_lacks_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert names(tmp_path, ("rank0", "rank1"), ("rank1", "rank2")) == [("rank1", "rank1")]
     said = capsys.readouterr().out
     assert "rank0" in said

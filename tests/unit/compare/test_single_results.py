@@ -77,7 +77,7 @@ def test_files_are_found_with_and_without_micro_step(tmp_path: Path) -> None:
     assert saved_arrays(tmp_path / "data") == found
 
 
-def test_what_only_one_side_has_is_told_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_only_one_side_has_is_reported_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path / "a", "k", [1.0])
     put(tmp_path / "b", "k", [1.0])
     put(tmp_path / "a", "only", [1.0])
@@ -89,7 +89,7 @@ def test_what_only_one_side_has_is_told_and_left_out(tmp_path: Path, capsys: pyt
     assert said("arrays-of-one-folder", "1", "second", "k") in told
 
 
-def test_a_broken_file_is_told_and_the_others_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_file_is_reported_and_the_others_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for side in ("a", "b"):
         put(tmp_path / side, "k", [1.0])
         put(tmp_path / side, "k", [1.0], micro=1)
@@ -99,7 +99,7 @@ def test_a_broken_file_is_told_and_the_others_compared(tmp_path: Path, capsys: p
     assert "k.npy" in capsys.readouterr().out
 
 
-def test_bad_input_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_bad_input_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     put(tmp_path / "a", "k", [1.0])
     put(tmp_path / "b", "other", [1.0])
     out = tmp_path / "out"

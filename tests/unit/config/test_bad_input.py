@@ -198,7 +198,7 @@ OTHER_TASKS = ["run_ut", "acc_check", "diff_check"]
 
 
 @pytest.mark.parametrize(("content", "field", "told"), BAD_VALUES)
-def test_a_wrong_value_is_told_with_line_field_value_and_what_is_allowed(content, field, told, write_config):
+def test_a_wrong_value_is_reported_with_line_field_value_and_what_is_allowed(content, field, told, write_config):
     path = write_config(content)
     with pytest.raises(InvalidInputError) as caught:
         load_settings(path)
@@ -289,7 +289,7 @@ class TestConfigFile:
         with pytest.raises(FileCheckException, match="permission"):
             load_settings(path)
 
-    def test_broken_json_tells_line_and_column(self, write_config):
+    def test_broken_json_says_line_and_column(self, write_config):
         path = write_config('{\n "task": "tensor"\n "level": "L1"\n}')
         with pytest.raises(RuntimeError, match=re.escape(f"{path}:3:2: broken JSON")) as caught:
             load_settings(path)
@@ -328,7 +328,7 @@ class TestDumpPath:
             load({"dump_path": str(tmp_path / "file"), "level": "x"})
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write_config):
+def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(write_config):
     path = write_config(
         """{
     "task": "tensor", // "statistics"
@@ -363,7 +363,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write_config):
     ]
 
 
-def test_mistakes_of_a_section_are_told_even_if_the_task_is_misspelled(load):
+def test_mistakes_of_a_section_are_reported_even_if_the_task_is_misspelled(load):
     with pytest.raises(InvalidInputError) as caught:
         load({"task": "Tensors", "tensor": {"data_mode": "all"}})
     assert mentions(str(caught.value), "did-you-mean", name="tensor")
@@ -415,7 +415,7 @@ class TestArguments:
             ({"level": object()}, 'argument "level": found "<object'),
         ],
     )
-    def test_a_wrong_argument_is_told_by_its_name(self, arguments, told, tmp_path, monkeypatch):
+    def test_a_wrong_argument_is_reported_by_its_name(self, arguments, told, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         with pytest.raises(InvalidInputError) as caught:
             load_settings(**arguments)
@@ -437,7 +437,7 @@ class TestNotAvailable:
         with raising(NotAvailableError, "config-mistake", name="task", task=task):
             load({}, task=task)
 
-    def test_it_is_told_together_with_the_mistakes(self, load, write_config):
+    def test_it_is_reported_together_with_the_mistakes(self, load, write_config):
         with pytest.raises(InvalidInputError, match=r'(?s)has 2 mistakes.*task "acc_check" is not.*rank\[0\]'):
             load({"task": "acc_check", "rank": ["x"]})
         with pytest.raises(InvalidInputError) as caught:
@@ -497,7 +497,7 @@ class TestKernelDumpOnNpu:
             (statistics(scope=[API, API_END]), ["task is", "scope has", "list has"]),
         ],
     )
-    def test_tells_all_that_is_wrong(self, content, told, load):
+    def test_says_all_that_is_wrong(self, content, told, load):
         loaded = load({"level": "L2", **content})
         with pytest.raises(MsprobeException, match="level L2 on an NPU") as caught:
             loaded.check_npu_kernel_dump()

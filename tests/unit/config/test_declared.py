@@ -46,7 +46,7 @@ def test_what_is_legal_is_read() -> None:
     assert (value.path, value.inner.sizes, value.inner.names, told) == ("a", [1, 2], {"x": "y"}, [])
 
 
-def test_all_mistakes_are_told_with_line_and_field() -> None:
+def test_all_mistakes_are_reported_with_line_and_field() -> None:
     _, told = read("path: ''\ninner:\n  sizes: [1, x, 2.5]\n  names:\n    '': [z]\n  mores: 1\n")
     assert told == [
         f'f.yaml:{line}: field "{field}": {text}'
@@ -89,13 +89,13 @@ def test_unknown_fields_that_are_ignored_are_warned_about(capsys: pytest.Capture
     assert mentions(warned, "field-not-known", hint=said("known-are", "sizes, names")) == 1
 
 
-def test_names_that_cannot_be_printed_are_told_in_one_line() -> None:
+def test_names_that_cannot_be_printed_are_reported_in_one_line() -> None:
     (told,) = read('path: a\ninner: {names: {"\\x1e": []}}')[1][1:] or read('path: a\n"a\\nb": 1')[1]
     assert "\n" not in told
     assert told.isprintable()
 
 
-def test_a_name_that_is_no_text_is_told_as_that() -> None:
+def test_a_name_that_is_no_text_is_reported_as_that() -> None:
     source = parse_yaml("path: a", "argument")
     source.document.value[3] = 1
     assert [str(mistake) for mistake in read_declared(File, source, "the file").mistakes] == [

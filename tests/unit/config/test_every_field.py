@@ -207,12 +207,10 @@ def _train(debugger: PrecisionDebugger) -> None:
         debugger.monitor(model)
     loader = torch.utils.data.DataLoader(torch.ones(4, 2, 4))
     for batch in loader:
-        debugger.start(model)
-        optimizer.zero_grad()
-        model(batch[0]).backward()
-        optimizer.step()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            optimizer.zero_grad()
+            model(batch[0]).backward()
+            optimizer.step()
 
 
 class Recording:

@@ -119,7 +119,7 @@ def test_the_position_of_a_field_that_is_not_there_is_that_of_the_nearest_around
     assert document.position(("z",)) is None
 
 
-def test_of_a_key_that_stands_twice_the_last_counts_and_both_places_are_told():
+def test_of_a_key_that_stands_twice_the_last_counts_and_both_places_are_reported():
     document = parse('{"a": {"old": 1},\n "b": 2,\n "a": {"new": 3}}')
     assert document.value == {"a": {"new": 3}, "b": 2}
     assert document.duplicates == (DuplicateKey(("a",), Position(1, 2), Position(3, 2)),)
@@ -167,7 +167,7 @@ def test_of_a_key_that_stands_twice_the_last_counts_and_both_places_are_told():
         ("[" * (MAX_DEPTH + 5), 1, MAX_DEPTH + 2, "nested brackets"),
     ],
 )
-def test_broken_json_tells_line_column_and_what_was_expected(text, line, column, told):
+def test_broken_json_says_line_column_and_what_was_expected(text, line, column, told):
     with pytest.raises(JsonSyntaxError) as caught:
         parse(text, "config.json")
     assert (caught.value.line, caught.value.column) == (line, column)
@@ -181,7 +181,7 @@ def test_broken_json_is_caught_as_runtime_error_and_as_our_own():
             parse("{")
 
 
-def test_bytes_that_are_no_text_are_told_with_their_place():
+def test_bytes_that_are_no_text_are_reported_with_their_place():
     with raising(JsonSyntaxError, "json-text-not-utf8", line=2, column=7, encoding="UTF-8", byte=255):
         parse(b'{\n"\xc3\xa9": "\xff"}')
 

@@ -53,7 +53,7 @@ def test_entries_of_every_prefix_of_the_tool_are_api_entries(prefix, direction):
         ("Functional.relu.٣.forward", None),
     ],
 )
-def test_full_names_of_entries_are_told_from_other_texts(name, kind):
+def test_full_names_of_entries_are_distinguished_from_other_texts(name, kind):
     assert entry_kind(name) == kind
 
 
@@ -93,6 +93,6 @@ def test_list_items_are_substrings_or_regular_expressions(item, name, matches):
         ("name-regex(a{1,99999999999999999999})", "bad regular expression"),
     ],
 )
-def test_a_bad_regular_expression_is_told_with_its_place(item, told):
+def test_a_bad_regular_expression_is_reported_with_its_place(item, told):
     with pytest.raises(ValueError, match=told):
         compile_list([item])

@@ -8,7 +8,6 @@ import importlib
 import json
 import random
 import stat
-import subprocess
 import sys
 import types
 import zipfile
@@ -226,33 +225,6 @@ def test_functions_are_as_they_were_before_anything_is_compiled(tmp_path: Path) 
     assert torch.rand is original
 
 
-IN_A_PROCESS = """
-import sys
-from msprobe.core.config_check import ConfigChecker
-ConfigChecker.apply_patches()
-import torch
-class Net(torch.nn.Linear):
-    def forward(self, x):
-        return super().forward(x) + torch.randn_like(x)
-model = Net(2, 2)
-optimizer = torch.optim.SGD(model.parameters(), 1.0)  # imports the compiler
-assert "torch._dynamo" in sys.modules and "config_check" in torch.rand.__code__.co_filename
-compiled = torch.compile(model, backend="eager", fullgraph=True)
-ConfigChecker(compiled, None, sys.argv[1])
-for _ in range(2):
-    compiled(torch.ones(1, 2))
-"""
-
-
-@pytest.mark.process
-def test_a_compiler_that_is_imported_meanwhile_knows_all_functions(tmp_path: Path) -> None:
-    """In a process of its own, where it has not been imported yet."""
-    command = [sys.executable, "-W", "error::UserWarning", "-c", IN_A_PROCESS, str(tmp_path / "a.zip")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert list(read(tmp_path / "a.zip")["weights/step0/rank0/weight.json"]) == ["weight", "bias"]
-
-
 def test_what_somebody_else_replaced_meanwhile_stays() -> None:
     calls = RandomCalls(())
     original = random.random
@@ -323,7 +295,7 @@ def test_files_of_hyper_parameters_are_read(tmp_path: Path, capsys: pytest.Captu
         ((None, None, "a.zip", "pytorch", 0), MsprobeError, "steps must be a whole number from 1 on, found 0."),
     ],
 )
-def test_arguments_that_cannot_be_used_are_told_in_a_sentence(
+def test_arguments_that_cannot_be_used_are_reported_in_a_sentence(
     arguments: tuple[Any, ...], kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as caught:

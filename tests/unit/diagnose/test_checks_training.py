@@ -14,7 +14,6 @@ from support.hand_made import backward, tensor, write_part
 
 from msprobe.diagnose.check import CHECKS, check_run
 from msprobe.diagnose.steps.timeline import Timeline
-from msprobe.engine import Workers
 from msprobe.messages import explained, said
 from msprobe.report.check_text import check_text
 
@@ -309,15 +308,6 @@ def test_no_check_calls_itself_blind_where_it_finds_something(tmp_path: Path) ->
     result = check_run(tmp_path, [check for check in CHECKS if check.name == "unreached"])
     assert result.findings
     assert result.summary["blind"] == {}
-
-
-@pytest.mark.process
-def test_ranks_that_are_checked_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
-    for step in (0, 1):
-        of_ranks(tmp_path, lambda rank: replica(rank, batch=9 + rank, lr=0.2 if rank == 1 else 0.1), step=step)
-    alone = check_run(tmp_path)
-    assert alone.findings
-    assert check_run(tmp_path, workers=Workers(2)).to_json() == alone.to_json()
 
 
 def test_nothing_of_a_rank_stays_open_while_the_next_is_checked(

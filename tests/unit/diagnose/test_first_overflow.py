@@ -13,7 +13,6 @@ from unit.diagnose.overflow_ranks import CASES, Ranks, c01, c03, c05, c08, c11, 
 
 from msprobe.diagnose.check.bad_values import GrowthLimits
 from msprobe.diagnose.check.first_overflow import Asked, find_first_overflow
-from msprobe.engine import Workers
 from msprobe.errors import InvalidInputError, PathError
 
 
@@ -179,12 +178,6 @@ def test_only_what_matters_is_read_and_the_answer_stays_the_same(tmp_path: Path)
 def test_messages_carry_bad_values_from_stage_to_stage(tmp_path: Path) -> None:
     (node,) = find_first_overflow(c05().write(tmp_path)).nodes
     assert [(one.rank, one.through) for one in node.arrivals] == [(1, "Distributed.recv.0.forward")]
-
-
-@pytest.mark.process
-def test_ranks_that_are_read_in_other_processes_give_the_same_answer(tmp_path: Path) -> None:
-    step = c05().write(tmp_path)
-    assert find_first_overflow(step, workers=Workers(2)) == find_first_overflow(step)
 
 
 @pytest.mark.parametrize("collective", [False, True])

@@ -142,7 +142,7 @@ def test_no_common_step(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_ranks_steps_and_parameters_of_one_side_are_told_and_the_rest_is_compared(tmp_path: Path) -> None:
+def test_ranks_steps_and_parameters_of_one_side_are_reported_and_the_rest_is_compared(tmp_path: Path) -> None:
     one = write_run(tmp_path / "a", {0: {"w": [True, True], "only": [True]}, 1: {"w": [True, True]}})
     write_run(one, {0: {"w": [True]}}, rank=3)
     other = write_run(tmp_path / "b", {0: {"w": [True, True], "new": [True]}, 2: {"w": [True, True]}})
@@ -173,7 +173,7 @@ def test_a_missing_file_leaves_an_empty_cell(runs: tuple[Path, Path], tmp_path: 
     assert found.problems[1].line == "rank 0 step 2 w 1 -> 0.75"
 
 
-def test_other_shapes_and_types_are_told(tmp_path: Path) -> None:
+def test_other_shapes_and_types_are_reported(tmp_path: Path) -> None:
     one = write_run(tmp_path / "a", {0: {"w": [True], "v": [True, False], "x": [True]}})
     other = write_run(tmp_path / "b", {0: {"w": [1.0], "v": [[True, False]], "x": [True]}})
     found = GradComparator.compare_distributed(one, other, tmp_path / "out")
@@ -202,7 +202,7 @@ def test_wrappers_and_a_mapping(tmp_path: Path) -> None:
     assert [problem.parameter for problem in found.problems] == ["old"]
 
 
-def test_all_that_is_wrong_in_a_mapping_is_told_with_its_line(tmp_path: Path) -> None:
+def test_all_that_is_wrong_in_a_mapping_is_reported_with_its_line(tmp_path: Path) -> None:
     runs = write_run(tmp_path / "a", {0: {"w": [True]}}), write_run(tmp_path / "b", {0: {"w": [True]}})
     wrong = {"(": "x", "fc": 3, "(a)": r"\2"}
     table = tmp_path / "names.json"

@@ -222,7 +222,7 @@ def test_a_single_process_is_rank_0(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "nothing was written" in capsys.readouterr().out
 
 
-def test_a_parameter_that_there_is_not_is_told_with_names_near_it(
+def test_a_parameter_that_there_is_not_is_reported_with_names_near_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))

@@ -170,7 +170,7 @@ def test_a_merged_graph_is_written_as_database_and_as_a_dump(tmp_path: Path) -> 
     }
 
 
-def test_the_mistakes_of_a_layout_are_told_together() -> None:
+def test_the_mistakes_of_a_layout_are_reported_together() -> None:
     for fields, mistakes in (
         (
             {"rank_size": 2, "pp": 1, "vpp": True},

@@ -147,7 +147,7 @@ def test_gradients_that_construct_json_lists_too_are_one_node_each(tmp_path: Pat
     assert tree.notices == ()
 
 
-def test_an_optimizer_without_an_entry_is_nothing_to_tell(tmp_path: Path) -> None:
+def test_an_optimizer_without_an_entry_is_nothing_to_say(tmp_path: Path) -> None:
     tree = tree_of(dump_of(tmp_path, {"Tensor.add_.0.forward": "optimizer"}))
     assert shape_of(tree) == ("DefaultModel", [("optimizer", ["Tensor.add_.0.forward"])])
     assert tree.notices == ()

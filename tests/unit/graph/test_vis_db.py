@@ -82,7 +82,7 @@ def test_a_database_of_8_2_and_8_3_is_read(tmp_path: Path) -> None:
         ("UPDATE tb_config SET node_colors = '{'", "its table tb_config is broken"),
     ],
 )
-def test_what_a_database_lacks_is_told(tmp_path: Path, change: str, words: str) -> None:
+def test_what_a_database_lacks_is_reported(tmp_path: Path, change: str, words: str) -> None:
     path = database(tmp_path / "x.vis.db")
     with sqlite3.connect(path) as made:
         made.execute(change)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from msprobe.integrations.sglang import recording, rows_of  # noqa: E402
-from msprobe.pytorch import PrecisionDebugger  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def one_debugger() -> Iterator[None]:
-    PrecisionDebugger.reset()
-    yield
-    PrecisionDebugger.reset()
 
 
 def batch(names: list[str] | None, lengths: list[int] | None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +15,8 @@ from support.command_line import call  # noqa: E402
 
 from msprobe.errors import InvalidInputError  # noqa: E402
 from msprobe.integrations.vllm import RESPONSES, Probe, recording  # noqa: E402
-from msprobe.pytorch import PrecisionDebugger  # noqa: E402
 from msprobe.rollout.torch.digests import row_digests  # noqa: E402
 from msprobe.store.reader import open_dump  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def one_debugger() -> Iterator[None]:
-    PrecisionDebugger.reset()
-    yield
-    PrecisionDebugger.reset()
 
 
 class Policy(torch.nn.Module):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from unit.lockstep.trainings import wrong_backward
 
 from msprobe.pytorch import PrecisionDebugger
 
@@ -28,20 +29,6 @@ def debugged(model: nn.Module) -> Any:
     yield
     PrecisionDebugger.stop()
     PrecisionDebugger.step()
-
-
-class _Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return gradient * 1.1
-
-
-def _backward_scaled(x: torch.Tensor) -> torch.Tensor:
-    return _Scaled.apply(x)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class Translator(nn.Module):
@@ -111,7 +98,7 @@ def adversaries(bugs: Bugs, around: Around) -> Trained:
             told.backward()
             of_judge.step()
             of_maker.zero_grad()
-            made = _backward_scaled(made) if "backward" in bugs else made
+            made = wrong_backward(made) if "backward" in bugs else made
             fooled = loss_of(judge(made), torch.ones(4, 1))
             fooled.backward()
             of_maker.step()
@@ -219,7 +206,7 @@ KINDS: dict[str, tuple[Callable[[Bugs, Around], Trained], dict[str, str]]] = {
             "leak": "Functional.leaky_relu.0.forward",
             "beta": "Optimizer.Adam.0.forward",
             "goal": "Torch.full.0.forward",
-            "backward": "Function._Scaled.0.forward",
+            "backward": "Function._WrongBackward.0.forward",
         },
     ),
     "in_closures": (

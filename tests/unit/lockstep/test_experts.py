@@ -142,7 +142,7 @@ def test_running_averages_are_put_right_for_good_and_named_once(tmp_path: Path) 
     assert counting[0].step == 0
 
 
-def test_calls_of_one_name_that_answer_to_others_are_told_apart(reference: Path, tmp_path: Path) -> None:
+def test_calls_of_one_name_that_answer_to_others_are_distinguished(reference: Path, tmp_path: Path) -> None:
     verdict = in_lockstep(partial(train, ("reversed", "next")), reference, tmp_path / "own")
 
     told = [one for one in verdict.findings if "counterpart-of" in pieces_of(one.message)]

@@ -124,7 +124,7 @@ def test_a_wrong_kernel_is_named_by_its_result_alone(tmp_path: Path) -> None:
     assert verdict.findings[0].evidence["steps"] == [0, 1]
 
 
-def test_calls_without_a_partner_are_told_and_left_alone(tmp_path: Path) -> None:
+def test_calls_without_a_partner_are_reported_and_left_alone(tmp_path: Path) -> None:
     reference = record(train, tmp_path / "reference")
 
     verdict = in_lockstep(partial(train, ("gate",)), reference, tmp_path / "wrong")

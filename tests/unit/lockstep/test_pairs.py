@@ -154,7 +154,7 @@ def test_a_gradient_that_arrives_otherwise_is_no_fault_of_clipping(further: tupl
     assert bool(at_clipping) is not bool(further)  # where something else is named, it follows from that
 
 
-def test_a_weight_that_the_candidate_alone_trains_is_told_beside_one_that_it_does_not(tmp_path: Path) -> None:
+def test_a_weight_that_the_candidate_alone_trains_is_reported_beside_one_that_it_does_not(tmp_path: Path) -> None:
     reference = record(partial(train, ("frozen",)), tmp_path / "reference")
 
     verdict = in_lockstep(partial(train, ("cut",)), reference, tmp_path / "wrong")
@@ -184,7 +184,7 @@ def test_a_sum_step_by_step_in_a_half_type_is_named_if_it_is_long(classes: int, 
     assert verdict.summary["lockstep"]["regions_healthy"] == 2
 
 
-def test_each_setting_of_an_optimizer_that_differs_is_told(tmp_path: Path) -> None:
+def test_each_setting_of_an_optimizer_that_differs_is_reported(tmp_path: Path) -> None:
     def step(eps: float, late: float) -> None:
         torch.manual_seed(0)
         model = nn.Linear(4, 3)

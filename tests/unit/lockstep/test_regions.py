@@ -210,7 +210,7 @@ def test_regions_that_meet_are_one_and_one_disagreement_stays() -> None:
 
 
 @pytest.mark.parametrize("further", ["", "Tensor.mul.0.backward", "Module.a.A.forward.0", "Optimizer.SGD.0.forward"])
-def test_calls_are_excused_by_ends_that_tell_of_them(further: str) -> None:
+def test_calls_are_excused_by_ends_that_report_them(further: str) -> None:
     regions = Regions(2.0**-23)
     scaled, first, second = (torch.zeros(2) for _ in range(3))
 

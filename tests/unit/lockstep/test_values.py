@@ -30,7 +30,7 @@ def test_a_tensor_holds_what_was_recorded_bit_for_bit(own: list[float], recorded
     assert VALUES.equals(torch.tensor(own), np.array(recorded, np.float32)) is same
 
 
-def test_a_complex_infinity_is_told_from_a_number() -> None:
+def test_a_complex_infinity_is_distinguished_from_a_number() -> None:
     own = torch.tensor([complex(math.inf, 1.0)])
     assert VALUES.equals(own, own.numpy())
     assert not VALUES.equals(own, np.array([complex(-LOWEST, 1.0)], np.complex64))

@@ -31,10 +31,8 @@ def calls(x: Any) -> Any:
 
 
 def names_of(debugger: PrecisionDebugger, record: Recorder) -> list[str]:
-    debugger.start()
-    calls(batch())
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        calls(batch())
     dump = record.end()
     assert dump.errors() == []
     return [name for name in dump.names() if name.endswith(".forward")]
@@ -60,10 +58,8 @@ def test_indexing_and_stop_gradient_are_seen_beside_the_list_and_move_no_other_n
         return ops.tanh(x[:2] * rows)[x[:2] > 0].sum()
 
     def train(debugger: PrecisionDebugger) -> tuple[Any, Any]:
-        debugger.start()
-        loss, (gradient,) = ms.value_and_grad(both, None, [table])(batch())
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            loss, (gradient,) = ms.value_and_grad(both, None, [table])(batch())
         dump = record.end()
         assert dump.errors() == []
         return dump.data(), (loss.asnumpy().tobytes(), gradient.asnumpy().tobytes())

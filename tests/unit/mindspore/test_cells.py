@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `
 pytestmark = pytest.mark.mindspore
 
 from mindspore import Tensor, nn, ops  # noqa: E402
-from support.mindspore_dumps import Recorder, Toy, batch, gradients_of, needs_graph, record, train_step  # noqa: E402
+from support.mindspore_dumps import Recorder, Toy, batch, needs_graph, record, train_step  # noqa: E402
 
 __all__ = ["record"]
 
@@ -56,11 +56,8 @@ def test_gradients_of_cells_are_those_of_the_training(record: Recorder) -> None:
         seen["h"] = h
         return (model[1](h) ** 2).sum()
 
-    debugger = record(level="L0", task="tensor")
-    debugger.start(model)
-    _, gradients = ms.value_and_grad(loss, None, model.trainable_params())(x)
-    debugger.stop()
-    debugger.step()
+    with record(level="L0", task="tensor").recording(model):
+        _, gradients = ms.value_and_grad(loss, None, model.trainable_params())(x)
     dump = record.end()
     files = dump.tensors()
     h = seen["h"].asnumpy().astype(np.float64)
@@ -93,11 +90,8 @@ def test_a_value_used_three_times_has_the_sum_of_its_gradients(record: Recorder)
             return self.thrice(self.first(x))
 
     model, x = Model(), batch()
-    debugger = record(level="L0", task="tensor")
-    debugger.start(model)
-    ms.value_and_grad(lambda x: model(x).sum(), 0)(x)
-    debugger.stop()
-    debugger.step()
+    with record(level="L0", task="tensor").recording(model):
+        ms.value_and_grad(lambda x: model(x).sum(), 0)(x)
     files = record.end().tensors()
     t = np.tanh(x.asnumpy().astype(np.float64))
     assert np.allclose(files["Cell.thrice.Thrice.backward.0.output.0.npy"], 5 + np.exp(t), rtol=1e-5)
@@ -108,11 +102,8 @@ def test_a_value_used_three_times_has_the_sum_of_its_gradients(record: Recorder)
 
 def test_several_models_carry_their_index_and_are_not_recorded_themselves(record: Recorder) -> None:
     first, second = nn.SequentialCell(nn.Dense(8, 8)), nn.SequentialCell(nn.Dense(8, 4))
-    debugger = record(level="L0")
-    debugger.start([first, second])
-    second(first(batch()))
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording([first, second]):
+        second(first(batch()))
     assert record.end().names() == [
         "Cell.0.0.Dense.forward.0",
         "Cell.0.0.Dense.parameters_grad",
@@ -233,12 +224,9 @@ def test_a_copy_of_a_cell_made_while_recording_is_left_alone(record: Recorder) -
     import copy
 
     model = nn.SequentialCell(nn.Dense(8, 4))
-    debugger = record(level="L0")
-    debugger.start(model)
-    twin = copy.deepcopy(model)
-    twin(batch())
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording(model):
+        twin = copy.deepcopy(model)
+        twin(batch())
     assert [name for name in record.end().names() if "forward" in name] == []
 
 
@@ -257,40 +245,15 @@ def test_token_range_records_the_calls_that_are_asked_for(record: Recorder) -> N
     assert not model._forward_hook
 
 
-def test_a_rank_of_ones_own_names_the_folder(record: Recorder) -> None:
-    model = nn.SequentialCell(nn.Dense(8, 8))
-    debugger = record(level="L0")
-    debugger.start(model, rank_id=5)
-    model(batch())
-    debugger.stop()
-    debugger.step()
-    assert record.end().data(rank="rank5")
-
-
-def test_structure_has_types_and_shapes_and_no_numbers(record: Recorder) -> None:
-    debugger = record(level="mix", task="structure")
-    debugger.start(model := Toy())
-    gradients_of(model)(batch())
-    debugger.stop()
-    debugger.step()
-    dump = record.end()
-    entry = dump.data()["Cell.blk.fc1.Dense.forward.0"]
-    assert entry["input_args"] == [{"type": "mindspore.Tensor", "dtype": "Float32", "shape": [3, 8]}]
-    assert dump.file(name="construct.json")["Cell.blk.fc1.Dense.forward.0"] == "Cell.blk.Block.forward.0"
-
-
 def test_tensors_are_saved_as_they_were(record: Recorder) -> None:
     x = Tensor(np.array([[1.5, -2.25]], np.float32), ms.bfloat16)
     flags, empty, scalar = Tensor([True, False]), Tensor(np.zeros((0, 2), np.float32)), Tensor(3, ms.int64)
-    debugger = record(level="L1", task="tensor")
-    debugger.start()
-    for value in (x, flags, empty, scalar):
-        ops.shape(value)
-    y = batch()
-    ops.tanh(y)
-    y += 1
-    debugger.stop()
-    debugger.step()
+    with record(level="L1", task="tensor").recording():
+        for value in (x, flags, empty, scalar):
+            ops.shape(value)
+        y = batch()
+        ops.tanh(y)
+        y += 1
     dump = record.end()
     files = dump.tensors()
     entry = dump.data()["Functional.shape.0.forward"]["input_args"][0]

@@ -50,10 +50,8 @@ def test_a_compiled_function_is_one_call_with_true_gradients(record: Recorder) -
     a, b = batch(1), batch(2)
     debugger = record(level="L1", task="tensor")
     for _ in range(2):
-        debugger.start()
-        ms.value_and_grad(lambda a, b: compiled(a, b).sum(), (0, 1))(a, b)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            ms.value_and_grad(lambda a, b: compiled(a, b).sum(), (0, 1))(a, b)
     dump = record.end()
     for step in (0, 1):
         assert dump.names(step) == [
@@ -128,11 +126,8 @@ def test_bytecode_capture_gives_ordinary_calls_or_one(record: Recorder) -> None:
 
     a = batch()
     wanted = traced(a).asnumpy()
-    debugger = record(level="L1")
-    debugger.start()
-    found = traced(a).asnumpy()
-    debugger.stop()
-    debugger.step()
+    with record(level="L1").recording():
+        found = traced(a).asnumpy()
     assert np.array_equal(found, wanted)
     assert record.end().errors() == []
 

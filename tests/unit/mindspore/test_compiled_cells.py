@@ -131,14 +131,11 @@ def test_without_compiled_cells_or_below_cells_there_is_one_dump(record: Recorde
     assert record.end().steps() == ["step0"]
 
 
-def test_cells_that_were_compiled_before_are_told_of(record: Recorder, capsys: Any) -> None:
+def test_cells_that_were_compiled_before_are_reported(record: Recorder, capsys: Any) -> None:
     model = Outer(CompiledWithin)
     model(batch())
-    debugger = record(level="L0")
-    debugger.start(model)
-    model(batch())
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording(model):
+        model(batch())
     folder = record.end().folder
     # There are versions of MindSpore that compile it anew.
     is_recorded = (folder / "graph").exists() and Dump(folder / "graph").names() != []

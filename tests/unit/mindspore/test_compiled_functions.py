@@ -140,12 +140,9 @@ def test_cells_of_mixed_precision_that_run_step_by_step_are_recorded_without_a_l
 ) -> None:
     log.forget_once()
     rounded = amp.auto_mixed_precision(nn.SequentialCell(nn.Dense(8, 4), nn.Tanh()), "O2")
-    debugger = record(level="L0")
-    debugger.start(rounded)
-    # Something is compiled meanwhile that calls none of them.
-    amp.all_finite([rounded(batch())])
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording(rounded):
+        # Something is compiled meanwhile that calls none of them.
+        amp.all_finite([rounded(batch())])
     names = record.end().names()
     assert any(name.endswith("0.Dense.forward.0") for name in names)
     assert "mixed precision" not in capsys.readouterr().out
@@ -162,10 +159,7 @@ def test_cells_of_mixed_precision_in_a_compiled_function_are_left_out_with_a_lin
     def whole(x: Any) -> Any:
         return rounded(plain(x))
 
-    debugger = record(level="L0")
-    debugger.start([plain, rounded])
-    whole(batch())
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording([plain, rounded]):
+        whole(batch())
     record.end()
     assert mentions(capsys.readouterr().out, "rounded-cells-not-recorded") == 1

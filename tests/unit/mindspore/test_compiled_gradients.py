@@ -54,10 +54,8 @@ def test_each_argument_of_a_compiled_function_has_its_own_gradient(record: Recor
 
     debugger = record(level="L1", task="tensor")
     gradients = ms.value_and_grad(loss, None, [weight])
-    debugger.start()
-    gradients(batch(), given)
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        gradients(batch(), given)
     dump = record.end()
     assert dump.errors() == []
     data, files = dump.data(), dump.tensors()

@@ -83,7 +83,7 @@ def test_in_a_graph_the_operator_stands_in_it(tmp_path: Path, monkeypatch: pytes
         ms.set_context(mode=ms.PYNATIVE_MODE)
 
 
-def test_mindspore_is_told_of_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mindspore_is_reported_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     import mindspore._c_expression as inner
 
     told: list[int] = []

@@ -39,11 +39,8 @@ class Model(nn.Cell):
 def test_what_a_call_that_raises_was_given_is_saved(record: Recorder, level: str, wanted: list[str]) -> None:
     model = Model()
     debugger = record(level=level, task="exception_dump", record_root=True)
-    debugger.start(model)
-    with pytest.raises((ValueError, RuntimeError, TypeError)):
+    with debugger.recording(model), pytest.raises((ValueError, RuntimeError, TypeError)):
         model(batch())
-    debugger.stop()
-    debugger.step()
     dump = record.end()
     assert dump.errors() == []
     if wanted:
@@ -64,10 +61,8 @@ def test_where_nothing_fails_nothing_is_kept(record: Recorder, capsys: Any) -> N
     def loss(x: Any) -> Any:
         return ops.tanh(model(x)).sum()
 
-    debugger.start(model)
-    ms.value_and_grad(loss, None, model.trainable_params())(batch())
-    debugger.stop()
-    debugger.step()
+    with debugger.recording(model):
+        ms.value_and_grad(loss, None, model.trainable_params())(batch())
     dump = record.end()
     assert dump.names() == []
     assert dump.tensors() == {}

@@ -284,10 +284,8 @@ def test_arguments_that_only_some_calls_have_stay_with_them(record: Recorder) ->
         np.random.seed(3)
         model = Choosing()
         gradients = ms.value_and_grad(model, None, model.trainable_params())
-        debugger.start(model)
-        gradients(batch())
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            gradients(batch())
         return record.end()
 
     dump = run(record(level="L0", task="tensor"))
@@ -404,11 +402,8 @@ def test_half_types_and_single_values(record: Recorder, dtype: str) -> None:
             return self.total(self.same(x.astype(getattr(ms, dtype))))
 
     model = Half()
-    debugger = record(level="L0", task="tensor")
-    debugger.start(model)
-    model(batch()).asnumpy()
-    debugger.stop()
-    debugger.step()
+    with record(level="L0", task="tensor").recording(model):
+        model(batch()).asnumpy()
     dump = record.end()
     assert dump.errors() == []
     given = dump.data()["Cell.same.Identity.forward.0"]["input_args"][0]
@@ -439,11 +434,8 @@ def test_after_the_end_a_compiled_graph_goes_on_and_cells_are_as_they_were(recor
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     alone = model(batch()).asnumpy()
     other = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
-    debugger = record(level="L0")
-    debugger.start(other)
-    inside = other(batch()).asnumpy()
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording(other):
+        inside = other(batch()).asnumpy()
     record.end()
     assert np.array_equal(other(batch()).asnumpy(), inside)
     assert all("construct" not in vars(cell) for _, cell in other.cells_and_names())

@@ -26,10 +26,8 @@ def test_kernels_forward_and_backward_with_their_values(record: Recorder) -> Non
     alone = gradients(model)(x)
     debugger = record(level="L2", task="tensor")
     for _ in range(2):
-        debugger.start(model)
-        found = gradients(model)(x)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            found = gradients(model)(x)
     dump = record.end()
     assert np.array_equal(found[0].asnumpy(), alone[0].asnumpy())
     assert all(np.array_equal(a.asnumpy(), b.asnumpy()) for a, b in zip(found[1], alone[1], strict=True))
@@ -50,11 +48,8 @@ def test_kernels_forward_and_backward_with_their_values(record: Recorder) -> Non
 
 @needs_kernels
 def test_a_list_chooses_kernels(record: Recorder) -> None:
-    debugger = record(level="L2", list=["Tanh."])
-    debugger.start()
-    ops.tanh(batch() + 1)
-    debugger.stop()
-    debugger.step()
+    with record(level="L2", list=["Tanh."]).recording():
+        ops.tanh(batch() + 1)
     assert record.end().names() == ["Kernel.Tanh.0.forward"]
 
 

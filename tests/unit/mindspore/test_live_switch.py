@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.coded_texts import mentions
+from support.dump_folder import EditedConfig
 
 ms = pytest.importorskip("mindspore", reason="MindSpore is not installed here; `make test-mindspore` runs these")
 pytestmark = pytest.mark.mindspore
@@ -21,35 +19,18 @@ from msprobe.capture import live_switch  # noqa: E402
 from msprobe.mindspore import PrecisionDebugger  # noqa: E402
 
 
-class File:
-    """A configuration that is edited while the training runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "config.json"
-        self.dump = Dump(folder / "dump")
-        self.settings: dict[str, Any] = {"task": "statistics", "level": "L1", "dump_path": str(self.dump.folder)}
-        self._time = 10**18
-
-    def write(self, **changes: Any) -> None:
-        self.settings.update(changes)
-        self.path.write_text(json.dumps(self.settings))
-        # Two edits may fall into one tick of the file system's clock.
-        self._time += 10**9
-        os.utime(self.path, ns=(self._time, self._time))
-
-
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[File]:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EditedConfig]:
     monkeypatch.setattr(live_switch, "INTERVAL_ON", 0.0)
     monkeypatch.setattr(live_switch, "INTERVAL_OFF", 0.0)
     ms.set_context(mode=ms.PYNATIVE_MODE)
     PrecisionDebugger.reset()
-    yield File(tmp_path)
+    yield EditedConfig(tmp_path, Dump)
     PrecisionDebugger.reset()
     ms.set_context(mode=ms.PYNATIVE_MODE)
 
 
-def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
+def test_recording_is_turned_on_and_off_by_editing(file: EditedConfig) -> None:
     file.write(dump_enable=False)
     debugger = PrecisionDebugger(str(file.path))
     original = ops.tanh
@@ -63,44 +44,7 @@ def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
     assert file.dump.steps() == ["step1", "step2", "step4"]
 
 
-def test_other_changes_count_from_the_next_step_on_and_registered_functions_stay(file: File) -> None:
-    class Holder:
-        @staticmethod
-        def double(x: Any) -> Any:
-            return x * 2
-
-    file.write(dump_enable=True)
-    debugger = PrecisionDebugger(str(file.path))
-    debugger.register_custom_api(Holder, "double")
-    model = Toy()
-    debugger.start(model)
-    model(batch())
-    file.write(level="mix")
-    debugger.stop()
-    debugger.step()
-    debugger.start(model)
-    Holder.double(model(batch()))
-    debugger.stop()
-    debugger.step()
-    PrecisionDebugger.reset()
-    assert file.dump.file(0)["level"] == "L1"
-    assert file.dump.file(1)["level"] == "mix"
-    assert {"Cell.blk.fc1.Dense.forward.0", "Holder.double.0.forward"} <= set(file.dump.names(1))
-
-
-def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
-    file.write(dump_enable=True)
-    debugger = PrecisionDebugger(str(file.path))
-    model = Toy()
-    for text in ({"level": "L9"}, {"level": "L1", "task": "diff_check"}):
-        file.write(**text)
-        train_step(debugger, model)
-    PrecisionDebugger.reset()
-    assert file.dump.steps() == ["step0", "step1"]
-    assert mentions(capsys.readouterr().out, "changed-config-not-used") == 2
-
-
-def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:
+def test_a_static_graph_that_was_compiled_while_it_was_off(file: EditedConfig) -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
     file.write(level="L0", dump_enable=False)
     debugger = PrecisionDebugger(str(file.path))
@@ -108,10 +52,8 @@ def test_a_static_graph_that_was_compiled_while_it_was_off(file: File) -> None:
     for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
         if change:
             file.write(**change)
-        debugger.start(model)
-        model(batch(number)).asnumpy()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(batch(number)).asnumpy()
     PrecisionDebugger.reset()
     assert file.dump.steps() == ["step1", "step2"]
     wanted = ["Cell.0.Dense.forward.0", "Cell.0.Dense.parameters_grad", "Cell.1.Tanh.forward.0"]
@@ -131,17 +73,15 @@ class Part(nn.Cell):
         return ops.tanh(self.dense(x))
 
 
-def test_compiled_cells_that_were_compiled_while_it_was_off(file: File, capsys: Any) -> None:
+def test_compiled_cells_that_were_compiled_while_it_was_off(file: EditedConfig, capsys: Any) -> None:
     file.write(level="L0", dump_enable=False)
     debugger = PrecisionDebugger(str(file.path))
     model = nn.SequentialCell(Part())
     for number, change in enumerate(({}, {"dump_enable": True}, {"task": "tensor"}, {"dump_enable": False})):
         if change:
             file.write(**change)
-        debugger.start(model)
-        model(batch(number)).asnumpy()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(batch(number)).asnumpy()
     PrecisionDebugger.reset()
     compiled, stepwise = Dump(file.dump.folder / "graph"), Dump(file.dump.folder / "pynative")
     assert compiled.steps() == stepwise.steps() == ["step1", "step2"]

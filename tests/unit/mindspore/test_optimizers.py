@@ -132,10 +132,8 @@ def test_the_step_inside_of_a_training_step_is_recorded(record: Recorder) -> Non
     debugger = record(level="mix")
     model = Model()
     training = nn.TrainOneStepCell(nn.WithLossCell(model, nn.MSELoss()), nn.Adam(model.trainable_params(), 0.01))
-    debugger.start(training)
-    training(batch(), batch(1, (3, 4)))
-    debugger.stop()
-    debugger.step()
+    with debugger.recording(training):
+        training(batch(), batch(1, (3, 4)))
     dump = record.end()
     assert next(iter(dump.data()["Optimizer.Adam.0.forward"]["input_kwargs"])) == "network._backbone.dense.weight"
     parents = dump.file(name="construct.json")
@@ -169,11 +167,8 @@ def test_a_step_that_raises_is_recorded_and_raises_the_same(record: Recorder) ->
     wrong = [ops.ones((1, 1))]
     with pytest.raises(Exception) as alone:
         optimizer(wrong)
-    debugger.start(model)
-    with pytest.raises(type(alone.value)) as recorded:
+    with debugger.recording(model), pytest.raises(type(alone.value)) as recorded:
         optimizer(wrong)
-    debugger.stop()
-    debugger.step()
     assert str(recorded.value).splitlines()[0] == str(alone.value).splitlines()[0]
     entry = record.end().data()["Optimizer.Momentum.0.forward"]
     assert entry["output"] == [None]

@@ -19,7 +19,7 @@ from msprobe.store.reader import open_dump  # noqa: E402
 __all__ = ["record"]
 
 
-def test_a_dump_tells_version_and_device(record: Recorder) -> None:
+def test_a_dump_says_version_and_device(record: Recorder) -> None:
     debugger = record(level="L0")
     train_step(debugger, Toy())
     told = open_dump(record.end().folder).part().ours["precision"]
@@ -28,7 +28,7 @@ def test_a_dump_tells_version_and_device(record: Recorder) -> None:
     assert told["mindspore.deterministic"] in ("ON", "OFF")
 
 
-def test_switches_of_ascend_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switches_of_ascend_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Kept:
         @staticmethod
         def get_instance() -> Any:

@@ -37,11 +37,8 @@ def run(record: Recorder, folder: Path, epsilon: float) -> Any:
     ms.set_seed(3)
     np.random.seed(3)
     model = Model(epsilon)
-    debugger = record(level="mix", dump_path=str(folder))
-    debugger.start(model)
-    model(batch(0, (1, 1, 8, 8)))
-    debugger.stop()
-    debugger.step()
+    with record(level="mix", dump_path=str(folder)).recording(model):
+        model(batch(0, (1, 1, 8, 8)))
     record.end()
     return json.loads((folder / "step0" / "rank" / "dump.json").read_text())["data"]
 
@@ -65,7 +62,7 @@ def test_the_attributes_of_a_primitive_are_in_its_record(record: Recorder, tmp_p
     assert data["Primitive.product.MatMul.0.forward"]["input_kwargs"] == {}
 
 
-def test_another_epsilon_is_told_as_the_cause(record: Recorder, tmp_path: Path) -> None:
+def test_another_epsilon_is_reported_as_the_cause(record: Recorder, tmp_path: Path) -> None:
     run(record, tmp_path / "one", 1e-5)
     run(record, tmp_path / "same", 1e-5)
     run(record, tmp_path / "other", 1e-2)

@@ -71,7 +71,7 @@ def goes_on(told: str, work: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("task", ["statistics", "tensor", "overflow_check", "structure"])
 @pytest.mark.parametrize("fails", [wrong_shapes, wrong_view, wrong_arguments, wrong_input_of_a_cell, wrong_index])
-def test_an_error_that_the_program_catches_is_told_to_it_and_not_said_to_be_ours(
+def test_an_error_that_the_program_catches_reaches_it_and_not_said_to_be_ours(
     record: Recorder, capsys: Any, fails: Callable[[], Any], task: str
 ) -> None:
     log.forget_once()
@@ -93,17 +93,14 @@ def test_an_error_that_the_program_catches_is_told_to_it_and_not_said_to_be_ours
 
 
 def test_the_record_of_a_call_that_failed_says_so(record: Recorder) -> None:
-    debugger = record(level="L1")
-    debugger.start()
-    caught(wrong_shapes)
-    debugger.stop()
-    debugger.step()
+    with record(level="L1").recording():
+        caught(wrong_shapes)
     (entry,) = (record.end().data()[name] for name in ["Functional.matmul.0.forward"])
     assert entry["input_args"][0]["shape"] == [3, 4]
     assert "MatMul" in str(entry["output"]) or "matmul" in str(entry.get("error"))
 
 
-def test_an_error_that_only_the_recorder_was_told_of_reaches_the_program(record: Recorder) -> None:
+def test_an_error_that_only_the_recorder_was_reported_of_reaches_the_program(record: Recorder) -> None:
     debugger = record(level="L1")
     debugger.start()
     found = wrong_index()
@@ -112,10 +109,8 @@ def test_an_error_that_only_the_recorder_was_told_of_reaches_the_program(record:
     debugger.step()
     # It is told once, as without recording.
     assert found.shape == (3,)
-    debugger.start()
-    ops.tanh(batch())
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        ops.tanh(batch())
     dump = record.end()
     assert dump.errors() == []
     assert dump.names(1) == ["Functional.tanh.0.forward"]
@@ -133,19 +128,16 @@ def test_another_error_on_its_way_is_not_hidden(record: Recorder) -> None:
     debugger.step()
 
 
-def test_an_error_of_ours_is_still_told(record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_an_error_of_ours_is_still_reported(record: Recorder, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from msprobe.capture.array_statistics import ArrayStatistics
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise ValueError("ours")
 
     log.forget_once()
-    debugger = record(level="L1")
-    debugger.start()
-    ops.tanh(batch())
-    monkeypatch.setattr(ArrayStatistics, "describe", broken)
-    debugger.stop()
-    debugger.step()
+    with record(level="L1").recording():
+        ops.tanh(batch())
+        monkeypatch.setattr(ArrayStatistics, "describe", broken)
     dump = record.end()
     assert "ValueError: ours" in dump.errors()[0]
     assert "Could not record" in capsys.readouterr().out
@@ -155,12 +147,9 @@ def test_exception_dump_keeps_a_call_that_failed_and_the_program_goes_on(record:
     model = nn.SequentialCell(nn.Dense(8, 4), nn.Tanh())
     wanted = model(batch()).asnumpy()
     alone = caught(wrong_shapes)
-    debugger = record(level="mix", task="exception_dump")
-    debugger.start(model)
-    assert caught(wrong_shapes).partition(":")[0] == alone.partition(":")[0]
-    assert np.array_equal(model(batch()).asnumpy(), wanted)
-    debugger.stop()
-    debugger.step()
+    with record(level="mix", task="exception_dump").recording(model):
+        assert caught(wrong_shapes).partition(":")[0] == alone.partition(":")[0]
+        assert np.array_equal(model(batch()).asnumpy(), wanted)
     dump = record.end()
     assert dump.errors() == []
     assert dump.names() == ["Functional.matmul.0.forward"]

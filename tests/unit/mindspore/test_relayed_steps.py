@@ -131,7 +131,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
     ],
     ids=["nn.Adam", "nn.SGD", "mint.optim.SGD", "mint.optim.Adam", "experimental.optim.Adam"],
 )
-def test_what_is_told_is_what_the_step_works_on(make: Any, name: str, moments: set[str]) -> None:
+def test_what_is_reported_is_what_the_step_works_on(make: Any, name: str, moments: set[str]) -> None:
     steps = Steps()
     weights, gradients = train(make, Listening(steps))
     assert same(weights, train(make)[0])
@@ -150,7 +150,7 @@ def test_what_is_told_is_what_the_step_works_on(make: Any, name: str, moments: s
             assert any(not np.array_equal(one[word], after[parameter][word]) for word in moments)
 
 
-def test_beside_a_dump_the_listener_is_told_what_the_dump_says(tmp_path: Path) -> None:
+def test_beside_a_dump_the_listener_gets_what_the_dump_says(tmp_path: Path) -> None:
     for folder, listener in (("heard", Steps()), ("alone", None)):
         PrecisionDebugger.reset()
         made = PrecisionDebugger(dump_path=str(tmp_path / folder), task="statistics", level="mix")
@@ -178,7 +178,7 @@ def test_beside_a_dump_the_listener_is_told_what_the_dump_says(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("settings", [{"optimizer": False}, {"data_mode": ["backward"]}, {"step": [9]}])
-def test_steps_that_are_not_dumped_are_told_all_the_same(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_steps_that_are_not_dumped_are_reported_all_the_same(tmp_path: Path, settings: dict[str, Any]) -> None:
     steps = Steps()
     made = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1", **settings)
     made.add(steps)
@@ -188,7 +188,7 @@ def test_steps_that_are_not_dumped_are_told_all_the_same(tmp_path: Path, setting
     assert not any("Optimizer.Adam" in file.read_text() for file in tmp_path.rglob("dump.json"))
 
 
-def test_each_of_several_optimizers_tells_its_own_parameters_and_what_raises_is_told() -> None:
+def test_each_of_several_optimizers_says_its_own_parameters_and_what_raises_is_reported() -> None:
     class Failing(nn.Adam):
         def construct(self, gradients: Any) -> Any:
             raise ArithmeticError("not today")

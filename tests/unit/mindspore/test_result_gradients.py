@@ -75,11 +75,8 @@ def test_arguments_and_results_in_containers(record: Recorder, monkeypatch: pyte
     monkeypatch.setattr(graph, "is_readable", lambda: False)
     model, x, y = Model(), batch(), batch(1)
     wanted = ms.value_and_grad(model, (0, 1))(x, y)
-    debugger = record(level="L0")
-    debugger.start(model)
-    found = ms.value_and_grad(model, (0, 1))(x, y)
-    debugger.stop()
-    debugger.step()
+    with record(level="L0").recording(model):
+        found = ms.value_and_grad(model, (0, 1))(x, y)
     dump = record.end()
     assert dump.errors() == []
     assert float(found[0]) == float(wanted[0])

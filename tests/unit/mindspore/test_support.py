@@ -71,7 +71,7 @@ def test_by_which_compiler_a_graph_runs(believe: Believe, device: str, level: st
         ("CPU", "O0", {"level": "L2", "summary_mode": ["max", "zeros"]}, said("graph-summary-unknown", '"zeros"')),
     ],
 )
-def test_what_cannot_be_is_told_with_field_value_and_what_is_allowed(
+def test_what_cannot_be_is_reported_with_field_value_and_what_is_allowed(
     believe: Believe, tmp_path: Any, device: str, jit_level: str, fields: dict[str, Any], words: str
 ) -> None:
     settings = load_settings(None, dump_path=str(tmp_path), **fields)
@@ -110,7 +110,7 @@ def test_what_fails_is_not_dumped_on_the_cpu(believe: Believe, tmp_path: Any) ->
         ("CPU", "O0", {"tensor_list": ["a"]}, "no effect: tensor_list"),
     ],
 )
-def test_what_has_no_effect_is_told_in_one_line(
+def test_what_has_no_effect_is_reported_in_one_line(
     believe: Believe, tmp_path: Any, capsys: Any, device: str, jit_level: str, fields: dict[str, Any], words: str
 ) -> None:
     settings = load_settings(None, dump_path=str(tmp_path), level="L2", **fields)
@@ -170,15 +170,13 @@ def test_the_file_is_there_and_the_environment_leads_to_it_until_the_end(
         ({"task": "overflow_check", "check_mode": "aicore"}, "no effect: check_mode"),
     ],
 )
-def test_the_dynamic_graph_tells_what_it_does_not_listen_to(
+def test_the_dynamic_graph_says_what_it_does_not_listen_to(
     record: Recorder, capsys: Any, fields: dict[str, Any], words: str
 ) -> None:
     debugger = record(level="L1", **fields)
     for _ in range(2):
-        debugger.start()
-        batch() + 1
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            batch() + 1
     record.end()
     assert capsys.readouterr().out.count(words) == 1
 
@@ -190,11 +188,8 @@ def test_chosen_statistics(record: Recorder) -> None:
         (["md5"], {"md5"}),
         (["zeros", "max", "kurtosis"], {"Max", "Kurtosis", "Zeros"}),
     ):
-        debugger = record(level="L1", summary_mode=kinds)
-        debugger.start()
-        batch() + 1
-        debugger.stop()
-        debugger.step()
+        with record(level="L1", summary_mode=kinds).recording():
+            batch() + 1
         (described,) = record.end().data()["Tensor.__add__.0.forward"]["output"]
         assert set(described) & {*KEYS, "md5"} == keys
         assert all(described[key] is not None for key in keys)

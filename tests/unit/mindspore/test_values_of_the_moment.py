@@ -201,12 +201,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_view_of_a_parameter_is_that_of_the_moment(record: Recorder, how: str, level: str) -> None:
     model = Views(list(VIEWS))
     write = prepared(how, model)
-    debugger = record(level=level, task="tensor")
-    debugger.start(model)
-    model(ops.ones((4, 4)))
-    write(model.weight)
-    debugger.stop()
-    debugger.step()
+    with record(level=level, task="tensor").recording(model):
+        model(ops.ones((4, 4)))
+        write(model.weight)
     check(record.end(), model)
 
 
@@ -214,12 +211,9 @@ def test_every_view_of_a_parameter_is_that_of_the_moment(record: Recorder, how: 
 def test_whatever_writes_later_views_are_those_of_the_moment(record: Recorder, how: str) -> None:
     model = Views(["itself", "swapaxes", "reshape", "to", "row", "stop_gradient"])
     write = prepared(how, model)
-    debugger = record(level="mix", task="tensor")
-    debugger.start(model)
-    model(ops.ones((4, 4)))
-    write(model.weight)
-    debugger.stop()
-    debugger.step()
+    with record(level="mix", task="tensor").recording(model):
+        model(ops.ones((4, 4)))
+        write(model.weight)
     check(record.end(), model)
 
 
@@ -299,11 +293,8 @@ def test_running_averages_are_those_of_the_moment(record: Recorder, level: str) 
     model = Averages()
     model.set_train()
     x = Tensor(np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32) + 5)
-    debugger = record(level=level, task="tensor")
-    debugger.start(model)
-    model(x)
-    debugger.stop()
-    debugger.step()
+    with record(level=level, task="tensor").recording(model):
+        model(x)
     files = record.end().tensors()
     after = model.norm.moving_mean.asnumpy()
     assert (after != 0).all()
@@ -323,11 +314,8 @@ def test_results_that_a_batch_norm_does_not_write_have_no_numbers(record: Record
     model = nn.SequentialCell(nn.BatchNorm2d(3))
     model.set_train(train)
     x = Tensor(np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32))
-    debugger = record(level=level, task="tensor", summary_mode="md5")
-    debugger.start(model)
-    model(x)
-    debugger.stop()
-    debugger.step()
+    with record(level=level, task="tensor", summary_mode="md5").recording(model):
+        model(x)
     dump = record.end()
     (entry,) = (name for name in dump.names() if ".BatchNorm." in name and not name.startswith("Cell"))
     results = dump.data()[entry]["output"]
@@ -354,13 +342,11 @@ def test_what_is_held_takes_no_more_memory_than_it_may(record: Recorder, monkeyp
     held = debugger.recorder.tensors
     most: list[int] = []
     x = ops.ones((16, 64))  # 4096 bytes
-    debugger.start()
-    for _ in range(60):
-        x = ops.tanh(x)
-        most.append(sum(waiting.tensor.nbytes for waiting in held._late))
-    wanted = x.asnumpy()
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        for _ in range(60):
+            x = ops.tanh(x)
+            most.append(sum(waiting.tensor.nbytes for waiting in held._late))
+        wanted = x.asnumpy()
     assert 50_000 < max(most) <= 100_000
     files = record.end().tensors()
     assert len(files) == 120
@@ -403,10 +389,8 @@ def test_primitives_that_write_are_recorded_in_later_models_too(record: Recorder
     own, x = ops.AssignAdd.__call__, ops.ones(3)
     debugger = record(level="L1")
     for model in (plain, counting):
-        debugger.start(model)
-        model(x)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(x)
     assert ops.AssignAdd.__call__ is own
     assert "__call__" not in vars(nn.Optimizer)
     assert record.end().names(1) == ["Primitive.add_to.AssignAdd.0.forward"]

@@ -69,7 +69,7 @@ def training(steps: int, spikes: dict[int, float]) -> list[StepMetrics]:
     return made
 
 
-def test_a_spike_is_told_for_each_statistic_and_nothing_before_it(tmp_path: Path) -> None:
+def test_a_spike_is_reported_for_each_statistic_and_nothing_before_it(tmp_path: Path) -> None:
     told = alerts_of(tmp_path, training(5, {3: 100.0}), TURBULENCE, dump=True)
     assert places(told) == [(3, f"0:{name}/rank0/post_grad", op) for name in PARAMETERS for op in OPS]
     kept = json.loads((tmp_path / "anomaly_detected/rank0/anomaly.json").read_text())
@@ -150,7 +150,9 @@ def test_not_a_number_means_infinity_too_and_missing_values_are_none(tmp_path: P
     assert kept.keys() == read_alerts(tmp_path / "anomaly_detected").keys()
 
 
-def test_how_to_record_the_step_of_an_alert_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_to_record_the_step_of_an_alert_is_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     steps = [metrics(step, {"grad_reduced": [row("fc1.weight", NAN if step > 1 else 1.0)]}) for step in range(5)]
     alerts_of(tmp_path, steps, NOT_A_NUMBER)
     said = capsys.readouterr().out
@@ -182,7 +184,7 @@ def test_each_rule_may_have_its_own_operators_and_quantities(tmp_path: Path) -> 
     assert places(told) == [(0, "0:a/rank0/exp_avg", "mean")]
 
 
-def test_a_tensor_that_stays_wrong_is_told_a_few_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tensor_that_stays_wrong_is_reported_a_few_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps = [gradients(step, NAN, 1, 1, 1) for step in range(250)]
     told = alerts_of(tmp_path, steps, NOT_A_NUMBER)
     assert [alert.step for alert in told] == [*range(5), *range(100, 105), *range(200, 205)]
@@ -203,13 +205,13 @@ def test_micro_steps_are_in_tag_and_record_and_calls_in_the_order_of_the_step(tm
     ]
 
 
-def test_pipeline_stage_and_mates_are_told(tmp_path: Path) -> None:
+def test_pipeline_stage_and_mates_are_reported(tmp_path: Path) -> None:
     told = alerts_of(tmp_path, [gradients(0, NAN, 1, 1, 1)], NOT_A_NUMBER, pipeline_stage=2, group_mates=(0, 4, 8))
     assert told[0].record()["pp_stage"] == 2
     assert told[0].record()["group_mates"] == [0, 4, 8]
 
 
-def test_a_callback_that_fails_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_callback_that_fails_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls = []
 
     def broken(alerts: Sequence[Alert]) -> None:
@@ -228,7 +230,7 @@ def scalar_steps(values: Sequence[float], name: str = "loss") -> list[StepMetric
     return [metrics(step, {}, scalars={name: value}) for step, value in enumerate(values)]
 
 
-def test_a_loss_that_jumps_or_is_lost_is_told(tmp_path: Path) -> None:
+def test_a_loss_that_jumps_or_is_lost_is_reported(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     values = list(3 * np.exp(-np.arange(100) / 60) + 0.05 * random.standard_normal(100))
     assert alerts_of(tmp_path, scalar_steps(values), rule("LossSpike")) == []
@@ -249,13 +251,13 @@ def test_the_norm_of_all_gradients_is_watched_whatever_it_is_known_by(tmp_path: 
     assert [alert.step for alert in alerts_of(tmp_path, by_scalar, rule("GradNormSpike"))] == [30]
 
 
-def test_a_dead_gradient_is_told_when_it_has_been_dead_for_some_steps(tmp_path: Path) -> None:
+def test_a_dead_gradient_is_reported_when_it_has_been_dead_for_some_steps(tmp_path: Path) -> None:
     steps = [gradients(step, 0.0 if 2 <= step < 8 or step > 10 else 1.0, 1, 1, 1) for step in range(14)]
     told = alerts_of(tmp_path, steps, rule("DeadGradient", steps=3))
     assert places(told) == [(4, "0:fc1.weight/rank0/post_grad", "norm"), (13, "0:fc1.weight/rank0/post_grad", "norm")]
 
 
-def test_a_step_that_changes_a_weight_too_much_is_told(tmp_path: Path) -> None:
+def test_a_step_that_changes_a_weight_too_much_is_reported(tmp_path: Path) -> None:
     def step(number: int, before: float, after: float) -> StepMetrics:
         return metrics(number, {"param_origin": [row("w", before)], "param_updated": [row("w", after)]})
 
@@ -267,7 +269,7 @@ def test_a_step_that_changes_a_weight_too_much_is_told(tmp_path: Path) -> None:
     assert places(told) == [(0, "0:w/rank0/update", "ratio")]
 
 
-def test_weights_that_stop_moving_are_told_unless_their_gradient_is_zero(tmp_path: Path) -> None:
+def test_weights_that_stop_moving_are_reported_unless_their_gradient_is_zero(tmp_path: Path) -> None:
     def step(number: int, a: float, b: float, gradient: float) -> StepMetrics:
         rows = {"param_updated": [row("a", a), row("b", b)], "grad_reduced": [row("a", 1.0), row("b", gradient)]}
         return metrics(number, rows)  # type: ignore[arg-type]
@@ -277,7 +279,7 @@ def test_weights_that_stop_moving_are_told_unless_their_gradient_is_zero(tmp_pat
     assert places(told) == [(8, "0:a/rank0/param_updated", "norm")]
 
 
-def test_weights_whose_change_is_lost_behind_the_step_are_told(tmp_path: Path) -> None:
+def test_weights_whose_change_is_lost_behind_the_step_are_reported(tmp_path: Path) -> None:
     """The optimizer moves them, and something puts the old ones back."""
 
     def step(number: int) -> StepMetrics:
@@ -332,7 +334,7 @@ def test_ranks_that_no_longer_agree_are_named_with_step_and_tensor(tmp_path: Pat
         ({"rules": [3, rule("Foo")], "dump": 1}, ["alert.rules[0]: ", "alert.rules[1].rule_name: ", "alert.dump: "]),
     ],
 )
-def test_a_bad_configuration_is_told_at_once(config: Any, said: list[str]) -> None:
+def test_a_bad_configuration_is_reported_at_once(config: Any, said: list[str]) -> None:
     with pytest.raises(AlertConfigError) as problem:
         read_alert_settings(config)
     assert [text for text in said if text not in str(problem.value)] == []
@@ -405,7 +407,7 @@ def test_the_command_names_the_first(detected: Path, capsys: pytest.CaptureFixtu
     assert mentions(capsys.readouterr().out, "no-alerts-in", steps=said("of-steps", [7]), folder=detected)
 
 
-def test_the_command_writes_where_it_is_told(detected: Path, tmp_path: Path) -> None:
+def test_the_command_writes_where_it_is_reported(detected: Path, tmp_path: Path) -> None:
     assert main(["-d", str(detected), "-o", str(tmp_path / "new" / "out")]) == 0
     assert (tmp_path / "new" / "out" / "anomaly_analyse.json").exists()
     (tmp_path / "file").write_text("")

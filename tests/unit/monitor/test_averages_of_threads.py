@@ -5,7 +5,7 @@ from the first step are found in the first eight; the same computed otherwise ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -160,14 +160,6 @@ def train(folder: Path, ways: Ways) -> list[Sketch]:
         optimizer.zero_grad()
     monitor.stop()
     return kept.found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path_factory.mktemp("averages")
-    torch.set_num_threads(count)
 
 
 @cache

@@ -6,7 +6,7 @@ comment names where public programs have it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -203,14 +203,6 @@ def train(folder: Path, name: str, type_: str, change: str = "") -> list[Sketch]
     monitor.stop()
     torch.backends.mkldnn.enabled = True  # type: ignore[assignment]
     return kept.found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path_factory.mktemp("choices")
-    torch.set_num_threads(count)
 
 
 @cache

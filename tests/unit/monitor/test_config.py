@@ -66,7 +66,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @for_each(("text", "kind", "said"), WRONG)
-def test_what_is_wrong_is_told(text: dict[str, Any], kind: type[Exception], said: str) -> None:
+def test_what_is_wrong_is_reported(text: dict[str, Any], kind: type[Exception], said: str) -> None:
     # The words behind the field's name, which stands in quotes.
     with pytest.raises(kind, match=re.sub(r"^(\S+) ", r'field "\1": ', said)) as raised:
         from_object(text, "monitor.json")
@@ -110,19 +110,19 @@ def test_what_earlier_tools_put_right_is_put_right(
         assert re.search(said, out)
 
 
-def test_fields_that_nobody_knows_are_told_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
+def test_fields_that_nobody_knows_are_reported_with_the_nearest(capfd: pytest.CaptureFixture[str]) -> None:
     from_object({"xy_distributions": True, "wg": True}, "monitor.json")
     shown = capfd.readouterr().out
     assert mentions(shown, "setting-left-out") == 2
     assert mentions(shown, "did-you-mean", name="xy_distribution") == 1
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(TypeError, match=r'targets": must.*xy_distribution": must.*ndigits": must'):
         from_object({"targets": [], "xy_distribution": 1, "ndigits": 99}, "monitor.json")
 
 
-def test_both_directions_excluded_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_both_directions_excluded_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     config = from_object({"xy_distribution": True, "forward_only": True, "backward_only": True}, "monitor.json")
     assert not config.forward
     assert not config.backward
@@ -176,20 +176,20 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_keys_inside_of_fields_that_nobody_knows_are_told(
+def test_keys_inside_of_fields_that_nobody_knows_are_reported(
     capfd: pytest.CaptureFixture[str], given: dict[str, Any], said: str
 ) -> None:
     from_object(given, "m.json")
     assert re.search(said, capfd.readouterr().out)
 
 
-def test_parameters_of_a_rule_that_nobody_knows_are_told_with_the_nearest() -> None:
+def test_parameters_of_a_rule_that_nobody_knows_are_reported_with_the_nearest() -> None:
     rule = {"rule_name": "AnomalyTurbulence", "args": {"treshold": 0.5}}
     with pytest.raises(TypeError, match=r'alert.rules\[0\].args.treshold: .*"threshold"'):
         from_object({"alert": {"rules": [rule]}}, "m.json")
 
 
-def test_what_older_configurations_say_of_targets_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_older_configurations_say_of_targets_is_not_said(capfd: pytest.CaptureFixture[str]) -> None:
     from_object({"targets": {"fc1": {"input": "tuple[1]:0", "output_grad": "tensor"}}}, "m.json")
     assert capfd.readouterr().out == ""
 
@@ -228,7 +228,7 @@ def test_rules_for_numbers_that_nobody_notes_say_what_to_call() -> None:
     assert not list(unnoted(config, ("loss", "grad_norm")))
 
 
-def test_what_is_only_warned_of_is_told_beside_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_only_warned_of_is_reported_beside_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "monitor.json"
     path.write_text('{"wg_distributon": true, "ops": ["nrom"], "eps": 1}')
     with pytest.raises(InvalidInputError, match='eps": must be'):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.coded_texts import raising
-from support.mounted import small_disk_of
 from unit.monitor.runs import at, begun, gradients, metrics, row, write_run
 
 from msprobe.errors import PathError
@@ -24,7 +22,6 @@ from msprobe.monitor.csv_files import file_name, parse_file_name, quantities_of,
 from msprobe.monitor.csv_text import RowText, header
 from msprobe.monitor.files import find_runs
 from msprobe.monitor.measurements import Row
-from msprobe.monitor.sinks.csv import CsvSink
 from msprobe.monitor.trend_reading import read_quantity
 
 NAN, INF = math.nan, math.inf
@@ -254,27 +251,3 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with raising(PathError, "monitor-csv-column-missing", missing="vpp_stage, name, step"):
         read_table(path)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    with small_disk_of("64k", tmp_path / "disk") as place:
-        yield place
-
-
-@pytest.mark.process
-def test_a_full_disk_leaves_nothing_half_written(small_disk: Path) -> None:
-    run = begun(small_disk, steps_per_file=10_000)
-    sink = CsvSink()
-    sink.open(run)
-    with raising(PathError, "file-not-written"):
-        for step in range(10_000):
-            sink.write(gradients(step))
-    sink.close()
-    file = Path(run.folder, "grad_reduced_0-9999.csv")
-    data = file.read_bytes()
-    assert data.endswith(b"\n")
-    steps = read_table(file).steps.tolist()
-    assert steps == [step for step in range(len(steps) // 4) for _ in range(4)]
-    assert len(steps) > 400

@@ -235,7 +235,7 @@ def test_the_command_writes_event_files(tmp_path: Path) -> None:
     assert (bad.returncode, "illegal timestamp" in bad.stderr) == (2, True)
 
 
-def test_a_part_that_is_missing_or_misspelt_is_told() -> None:
+def test_a_part_that_is_missing_or_misspelt_is_reported() -> None:
     assert "analyse" in call("monitor").stdout
     assert call("monitor", "-h").returncode == 0
     for part in family("monitor"):

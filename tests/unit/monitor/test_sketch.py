@@ -272,7 +272,7 @@ def test_runs_with_other_operators_are_compared_by_those_that_both_have(tmp_path
     assert bad.step == 12
 
 
-def test_what_a_half_type_cannot_tell_apart_is_no_bad_step(tmp_path: Path) -> None:
+def test_what_a_half_type_cannot_distinguish_is_no_bad_step(tmp_path: Path) -> None:
     for dtype, expected in (("torch.float32", 12), ("torch.bfloat16", None)):
         first = _csv_run(tmp_path / dtype / "a", 20, ("norm",), dtype)
         found = diff(first, _csv_run(tmp_path / dtype / "b", 20, ("norm",), dtype, bad=0.01, noise=1e-4)).first_bad
@@ -288,7 +288,7 @@ def test_runs_that_were_equal_part_where_they_first_differ_in_half_types_too(tmp
     assert all("before-equal" in pieces_of(reason) for reason in found.what)
 
 
-def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
+def test_a_run_that_ends_early_is_reported(tmp_path: Path) -> None:
     first = _csv_run(tmp_path / "a", 20, ("norm",), "torch.float32")
     second = _csv_run(tmp_path / "b", 7, ("norm",), "torch.float32")
     assert diff(first, second).ends == (19, 6)
@@ -297,7 +297,7 @@ def test_a_run_that_ends_early_is_told(tmp_path: Path) -> None:
     assert mentions(told.stdout, "runs-end-at-different-steps", reference=19, candidate=6)
 
 
-def test_a_tensor_that_is_missing_from_a_step_on_is_told(tmp_path: Path) -> None:
+def test_a_tensor_that_is_missing_from_a_step_on_is_reported(tmp_path: Path) -> None:
     def run(name: str, gone: bool) -> Path:
         def step(number: int) -> StepMetrics:
             names = PARAMETERS[1:] if gone and number >= 9 else PARAMETERS

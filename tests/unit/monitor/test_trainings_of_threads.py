@@ -4,7 +4,7 @@ where the same is computed otherwise. A comment names the project and the subjec
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -134,14 +134,6 @@ def train(folder: Path, ways: Ways) -> list[Sketch]:
                 model.last.weight.fill_(1.0)
     monitor.stop()
     return kept.found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield tmp_path_factory.mktemp("trainings")
-    torch.set_num_threads(count)
 
 
 @cache

@@ -71,12 +71,10 @@ def test_improve_precision_names_the_sum_that_accumulates_in_half(tmp_path: Path
     debugger = PrecisionDebugger(task="free_benchmark", dump_path=str(tmp_path), pert_mode="improve_precision")
     debugger.register_custom_api(Kernels, "bad_sum", "Custom")
     x = uniform(4096, dtype=torch.float16)
-    debugger.start()
-    scaled = x * 2
-    Kernels.bad_sum(scaled)
-    scaled.sum()
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        scaled = x * 2
+        Kernels.bad_sum(scaled)
+        scaled.sum()
     PrecisionDebugger.reset()
     (row,) = rows(tmp_path)
     assert row["api_name"] == "Custom.bad_sum.0.forward"

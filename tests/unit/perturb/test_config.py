@@ -62,7 +62,7 @@ def test_each_wrong_value(tmp_path: Path, section: dict[str, Any], words: list[s
     assert not (tmp_path / "out").exists()
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     section = {"handler_type": "fix", "fuzz_stage": "backward", "pert_mode": "add_noise", "if_preheat": True}
     with pytest.raises(InvalidInputError, match="has 3 mistakes"):
         load(tmp_path, section)

@@ -184,14 +184,12 @@ def test_memory_is_let_go_of_while_it_runs(tmp_path: Path) -> None:
     debugger = PrecisionDebugger(task="free_benchmark", dump_path=str(tmp_path), pert_mode="no_change", if_preheat=True)
     try:
         for _ in range(3):
-            debugger.start()
-            x = torch.ones(100)
-            reference = weakref.ref(x)
-            x.relu()
-            del x
-            assert reference() is None
-            debugger.stop()
-            debugger.step()
+            with debugger.recording():
+                x = torch.ones(100)
+                reference = weakref.ref(x)
+                x.relu()
+                del x
+                assert reference() is None
     finally:
         PrecisionDebugger.reset()
 

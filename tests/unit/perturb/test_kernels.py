@@ -148,7 +148,7 @@ def test_against_the_cpu_a_mean_error_counts_that_no_element_shows() -> None:
     assert found.bad_ratio == 0
 
 
-def test_a_result_off_by_its_mean_alone_is_told_of_with_the_limit_of_the_tables() -> None:
+def test_a_result_off_by_its_mean_alone_is_reported_with_the_limit_of_the_tables() -> None:
     assert MEAN_LIMIT == 1e-4
 
 

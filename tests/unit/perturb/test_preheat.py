@@ -87,10 +87,8 @@ def test_the_threshold_that_was_learned_is_the_one_that_counts(tmp_path: Path) -
     )
     debugger.register_custom_api(Kernels, "edge")
     for _ in range(3):
-        debugger.start()
-        Kernels.edge(torch.ones(4))
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            Kernels.edge(torch.ones(4))
     PrecisionDebugger.reset()
     # The limit is 2.05 at first. The sample of step 1 agrees with the CPU, which makes 1.525 of it.
     assert [len(rows(tmp_path, step)) for step in range(3)] == [0, 0, 1]

@@ -127,7 +127,7 @@ def test_moved_elements_are_others_of_the_same_type_and_stay_finite(dtype: torch
 # ---------------------------------------------------------------- numbers beside the verdict
 
 
-def test_the_condition_tells_cancellation_from_an_ordinary_product(tmp_path: Path) -> None:
+def test_the_condition_distinguishes_cancellation_from_an_ordinary_product(tmp_path: Path) -> None:
     x = uniform(8, 64)
     y = x * (1 + 2.0**-12)
     a, b = uniform(8, 64, seed=1) - 1, uniform(64, 8, seed=2) - 1

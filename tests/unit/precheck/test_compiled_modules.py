@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +101,7 @@ def test_the_training_stays_the_same_bit_for_bit(autocast: bool, recomputed: boo
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in watched.modules())
 
 
-def test_a_compiler_that_is_wrong_is_told_for_the_module_alone_forward_and_backward() -> None:
+def test_a_compiler_that_is_wrong_is_reported_for_the_module_alone_forward_and_backward() -> None:
     one = model()
     checker = PrecisionChecker(backend=wrong_by(1.01))
     checker.wrap(one.blocks[1])
@@ -230,18 +229,6 @@ def test_a_result_that_is_written_in_place_has_a_skip_for_its_backward() -> None
     one(torch.randn(2, 3, 4)).square().sum().backward()  # of three dimensions: the result is a view
     (note,) = [row for row in checker.collect().rows if row.check_type == "note"]
     assert mentions(note.note, "no-gradient-to-results")
-
-
-@pytest.mark.process
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's own compiler needs one of C++")
-def test_what_torch_itself_compiles_draws_the_same_random_numbers() -> None:
-    one = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
-    checker = PrecisionChecker(backend="inductor")
-    checker.wrap(one)
-    checker.install(one)
-    one(torch.randn(8, 4)).square().sum().backward()
-    result = checker.collect()
-    assert {row.status for row in result.rows[1:]} == {"PASS"}, result.lines()
 
 
 @dataclass
@@ -461,7 +448,7 @@ def test_a_step_that_draws_numbers_of_python_and_numpy_draws_them_again() -> Non
     assert found == (random.random(), np.random.rand())
 
 
-def test_a_step_that_raises_compiled_is_told_and_the_model_is_as_after_the_first() -> None:
+def test_a_step_that_raises_compiled_is_reported_and_the_model_is_as_after_the_first() -> None:
     one = model()
 
     def refuse(graph: Any, inputs: Any) -> Any:
@@ -504,7 +491,7 @@ def test_the_report_has_the_columns_of_26_2_and_the_graphs_are_written(
     assert any("linear" in path.read_text() for path in (tmp_path / "graphs").iterdir())
 
 
-def test_mistakes_are_told_at_once() -> None:
+def test_mistakes_are_reported_at_once() -> None:
     with raising(InvalidInputError, "precision-checker-wrong") as refused:
         PrecisionChecker(backend="nosuch", threshold=-1, cast_dtype=torch.int32)
     assert pieces_of(refused.value.message) >= {"backend-unknown", "threshold-wrong", "cast-dtype-wrong"}

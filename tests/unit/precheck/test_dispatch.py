@@ -205,7 +205,7 @@ def test_what_is_saved_is_chosen(tmp_path: Path) -> None:
         ({"bench": "cuda:99"}, "is not available here"),
     ],
 )
-def test_mistakes_are_told_with_the_parameter(tmp_path: Path, settings: dict[str, Any], named: str) -> None:
+def test_mistakes_are_reported_with_the_parameter(tmp_path: Path, settings: dict[str, Any], named: str) -> None:
     with pytest.raises(DispatchException) as found:
         PtdbgDispatch(**{"dump_path": tmp_path, **settings})
     assert named in found.value.message

@@ -52,7 +52,7 @@ def test_the_section_of_26_2_is_that_of_8_1_1(tmp_path: Path) -> None:
     assert "white_list" in selection.refuse("Torch.matmul.0")
 
 
-def test_what_nothing_reads_of_the_settings_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_nothing_reads_of_the_settings_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"task": "tensor", "run_ut": {"white_lists": ["relu"]}}))
     assert load_settings(str(path)).selection == Settings().selection

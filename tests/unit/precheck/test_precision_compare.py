@@ -14,7 +14,7 @@ from msprobe.precheck.precision_compare import ComparedOutput, compare_row, cove
 from msprobe.precheck.standards import PROFILES
 
 
-def test_counts_and_the_worst_results_are_told() -> None:
+def test_counts_and_the_worst_results_are_reported() -> None:
     def wrong(name: str, ratio: str) -> ComparedOutput:
         cells = {"均方根误差比值": ratio, "均方根误差判定结果": "error"}
         return ComparedOutput(name, "error", "benchmark", cells=cells)

@@ -36,7 +36,7 @@ def test_calls_with_warnings_are_named_with_why() -> None:
     assert 0 < shown.index("Functional.gelu.1") < shown.index("Functional.gelu.0")
 
 
-def test_a_dump_without_calls_is_told_and_skipped_calls_are_named() -> None:
+def test_a_dump_without_calls_is_reported_and_skipped_calls_are_named() -> None:
     found = ranking()
     assert found.lines(10) == [said("nothing-to-check")]
     for number in range(2):
@@ -58,7 +58,7 @@ def test_a_line_of_apis_says_how_many_it_leaves_out() -> None:
     assert line.endswith("Torch.call11 (1) and 3 more APIs")
 
 
-def test_a_call_is_told_by_the_result_that_it_has_its_place_by() -> None:
+def test_a_call_is_reported_by_the_result_that_it_has_its_place_by() -> None:
     found = Ranking(lambda _: [], lambda key, direction: direction, control="cpu")
     key = "Torch.mul.0"
     rows = [

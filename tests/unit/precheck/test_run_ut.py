@@ -17,8 +17,6 @@ from msprobe.precheck import pool
 from msprobe.precheck.columns import DETAILS_HEADER, STATUS
 
 pytestmark = pytest.mark.usefixtures(own_threads.__name__, "here")
-
-PROCESS = pool.Worker
 SINES = {f"Torch.sin.{number}.forward": forward(TENSOR) for number in range(3)}
 
 
@@ -237,21 +235,6 @@ def test_files_of_a_standard_that_judges_beside_the_control_say_what_the_console
     assert mentions(other.stdout, "scripts-judge-strictly", standard="compiler")
     assert "--device cpu+inject:scale=1e-2" in other.stdout
     assert "--control cpu --device" in other.stdout
-
-
-@pytest.mark.process
-def test_a_call_that_does_not_end_is_ended_and_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "Worker", PROCESS)  # which is no Python here
-    worker = tmp_path / "worker.sh"
-    worker.write_text("#!/bin/sh\nread task\necho ready\nread call\nexec sleep 60\n")
-    worker.chmod(0o755)
-    dump = write_dump(tmp_path, {"Torch.sin.0.forward": forward(TENSOR)})
-    words = ("--candidate", f"python:{worker}", "--timeout", 0.2)
-    found = call("run_ut", "-api_info", dump, "-o", tmp_path, *words)
-    assert found.returncode == 0, found.stderr
-    (row,) = rows(tmp_path, "result")[1:]
-    assert row[:3] == ["Torch.sin.0", "SKIP", " "]
-    assert "no answer within 0.2 s" in row[3]
 
 
 def test_the_fault_hang_waits_longer_than_any_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

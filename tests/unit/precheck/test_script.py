@@ -419,7 +419,7 @@ def test_kernels_that_stand_in_for_the_reference_are_refused(
     assert mentions(capsys.readouterr().err, "loaded-kernels-replace-reference")
 
 
-def test_a_call_is_named_as_its_record_is_and_a_part_of_its_name_is_enough_to_be_told_of_it(dump: Path) -> None:
+def test_a_call_is_named_as_its_record_is_and_a_part_of_its_name_is_enough_to_be_reported_it(dump: Path) -> None:
     words = ("op_generate", "--dump", dump, "-o", dump.parent)
     assert call(*words, "--api", "Torch.softmax.0.backward").returncode == 0
     assert (dump.parent / "Torch.softmax.0.backward.py").exists()

@@ -136,7 +136,7 @@ def test_each_rank_has_the_graphs_of_its_own(tmp_path: Path) -> None:
     assert result.tally.other_graphs == 104 + 31
 
 
-def test_a_graph_of_another_network_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_of_another_network_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "other.ir"
     text.write_text(TRAINING.read_text().replace("Default", "Other").replace("Expand", "Other"))
     assert map_code(text, make_dump(tmp_path), tmp_path).tally.mapped == 0
@@ -306,7 +306,7 @@ def test_of_several_compilations_the_newest_text_of_a_graph_counts(tmp_path: Pat
     assert result.tally.mapped == 104
 
 
-def test_a_text_that_is_cut_off_and_one_of_an_early_pass_are_told(
+def test_a_text_that_is_cut_off_and_one_of_an_early_pass_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dump = make_dump(tmp_path)

@@ -33,7 +33,7 @@ def test_a_sheet_with_more_rows_than_a_sheet_may_have_is_split(tmp_path: Path, m
     assert sheets["weights_part_0"].colours == ["", ""]
 
 
-def test_the_page_shows_what_differs_first_and_tells_of_rows_it_leaves_out(
+def test_the_page_shows_what_differs_first_and_reports_rows_it_leaves_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("msprobe.report.configuration.page._MOST_ROWS", 2)
@@ -44,7 +44,7 @@ def test_the_page_shows_what_differs_first_and_tells_of_rows_it_leaves_out(
     assert "1 more in result.xlsx" in page
 
 
-def test_the_console_tells_the_worst_twelve_and_what_was_not_compared(tmp_path: Path) -> None:
+def test_the_console_says_the_worst_twelve_and_what_was_not_compared(tmp_path: Path) -> None:
     static = "hyperparameters/hyperparameters_static.json"
     one, two = (write_pack(tmp_path / f"{n}.zip", {static: {f"x{i}y": n for i in range(20)}}) for n in (1, 2))
     told = lines(compare_to_folder(one, two, tmp_path / "out"))

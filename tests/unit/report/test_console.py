@@ -95,7 +95,7 @@ def test_a_finding_says_where_and_shows_both_sides() -> None:
     assert said("count-the-same", "its inputs are") in text
 
 
-def test_digits_are_as_many_as_tell_the_sides_apart() -> None:
+def test_digits_are_as_many_as_distinguish_the_sides() -> None:
     (row,) = [line.text for line in finding_lines(finding()) if line.text.strip().startswith("max")]
     assert row.split() == ["max", "1.5000001", "1.5"]
 
@@ -281,7 +281,7 @@ def test_names_from_files_cannot_drive_the_terminal(place: str) -> None:
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.one_of(st.none(), st.floats(), st.text(), st.integers())))
-def test_any_finding_can_be_told(message: str, where: str, evidence: dict[str, Any]) -> None:
+def test_any_finding_can_be_reported(message: str, where: str, evidence: dict[str, Any]) -> None:
     text = verdict_text(verdict(finding(message=message, where=where, evidence=evidence, stack=(message, where))))
     assert all(letter.isprintable() or letter == "\n" for letter in text)
 

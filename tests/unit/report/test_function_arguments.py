@@ -15,7 +15,7 @@ PATHS = {"npu_json_path": "a/dump.json", "bench_json_path": "b/dump.json"}
 
 
 @pytest.mark.parametrize("function", [compare, ms_compare])
-def test_all_wrong_arguments_are_told_in_one_error(function: Callable[..., None], tmp_path: Path) -> None:
+def test_all_wrong_arguments_are_reported_in_one_error(function: Callable[..., None], tmp_path: Path) -> None:
     wrong: dict[str, Any] = {"stack_mode": 1, "fuzzy_match": "yes", "suffix": "a/b"}
     with pytest.raises(InvalidArgumentError) as raised:
         function({"npu_json_path": "a/dump.json", "is_print_compare_log": 0}, tmp_path / "o", **wrong)

@@ -90,7 +90,7 @@ def test_the_older_form_has_its_data_in_the_message(tmp_path: Path) -> None:
     assert found.tolist() == [1, 2]
 
 
-def test_bytes_behind_the_tensors_are_told_and_left_out(tmp_path: Path) -> None:
+def test_bytes_behind_the_tensors_are_reported_and_left_out(tmp_path: Path) -> None:
     file = write(tmp_path / NAME, Tensor(struct.pack("<f", 1), dims=(1,)), behind=b"12345")
     assert read_acl_dump(file).notes == (said("acl-bytes-left", 5),)
 
@@ -152,7 +152,7 @@ def _malformed() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("case", _malformed())
-def test_a_broken_file_is_told_in_one_sentence_and_costs_no_memory(tmp_path: Path, case: str) -> None:
+def test_a_broken_file_is_reported_in_one_sentence_and_costs_no_memory(tmp_path: Path, case: str) -> None:
     file = tmp_path / NAME
     file.write_bytes(_malformed()[case])
     tracemalloc.start()
@@ -167,7 +167,7 @@ def test_a_broken_file_is_told_in_one_sentence_and_costs_no_memory(tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_less_data_than_the_shape_says_is_told(tmp_path: Path) -> None:
+def test_less_data_than_the_shape_says_is_reported(tmp_path: Path) -> None:
     file = write(tmp_path / NAME, Tensor(b"\0" * 8, dims=(1 << 20, 1 << 20)))
     with pytest.raises(InvalidInputError, match=r"input 0 has 8 bytes; float32 .* needs 4398046511104"):
         convert_file(file, tmp_path / "out")

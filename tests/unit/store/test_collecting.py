@@ -44,7 +44,7 @@ def test_each_command_says_the_same_of_a_collected_dump(
     assert "rank_1" in said[0]
 
 
-def test_ranks_that_are_missing_are_told(
+def test_ranks_that_are_missing_are_reported(
     nodes: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["collect", str(nodes[1]), "-o", str(tmp_path / "part")]) == 2

@@ -258,22 +258,6 @@ def test_an_empty_file_is_an_empty_journal(tmp_path: Path) -> None:
     assert read_all(tmp_path / "j")[0] == []
 
 
-@pytest.mark.process
-def test_a_child_that_drops_a_journal_leaves_it_to_its_parent(tmp_path: Path, form: type[MappedJournal]) -> None:
-    written = start(tmp_path / "j", form)
-    written.append(b"before")
-    size = (tmp_path / "j").stat().st_size
-    child = os.fork()
-    if child == 0:
-        del written
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert (tmp_path / "j").stat().st_size == size
-    written.append(b"after")
-    written.close()
-    assert read(tmp_path / "j")[0] == [b"before", b"after"]
-
-
 def test_a_dropped_journal_costs_no_descriptor(tmp_path: Path, form: type[MappedJournal]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):

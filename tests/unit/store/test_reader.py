@@ -200,7 +200,7 @@ def test_a_dump_may_be_named_in_four_ways(tmp_path: Path, given_as: str) -> None
     check(dump.part(rank=3))
 
 
-def test_a_relative_path_tells_step_and_rank_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_says_step_and_rank_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(write_reference(tmp_path / "step7" / "rank3"))
     for path in (".", "dump.json", Path("../../step7")):
         part = open_dump(path).part()

@@ -37,27 +37,6 @@ def test_no_two_rooms_overlap(steps: list[tuple[int, bool]], chance: random.Rand
     assert held(buffers) == buffers._kept <= 4 * CHUNK
 
 
-def test_memory_is_used_again() -> None:
-    buffers = TensorBuffers(CHUNK)
-    chunks = set()
-    for _ in range(100):
-        rooms = [buffers.take(10_000) for _ in range(20)]
-        chunks |= {id(room._chunk) for room in rooms}
-        for room in rooms:
-            buffers.give_back(room)
-    assert len(chunks) == 4, "20 rooms of 10 kB lie in four chunks of 64 kB, the hundredth time as the first"
-
-
-def test_one_room_after_the_other_stays_in_one_chunk() -> None:
-    buffers = TensorBuffers(CHUNK)
-    chunks = set()
-    for _ in range(100):
-        room = buffers.take(40_000)
-        chunks.add(id(room._chunk))
-        buffers.give_back(room)
-    assert len(chunks) == 1
-
-
 def test_what_is_kept_is_bounded_and_old_sizes_make_room() -> None:
     buffers = TensorBuffers(CHUNK, kept_bytes=8 * CHUNK)
     rooms = [buffers.take(size * CHUNK) for size in range(2, 8)]
@@ -68,19 +47,6 @@ def test_what_is_kept_is_bounded_and_old_sizes_make_room() -> None:
     again = buffers.take(7 * CHUNK)
     assert again._chunk is rooms[-1]._chunk
     assert buffers.take(7 * CHUNK)._chunk is not again._chunk
-
-
-def test_a_small_tensor_does_not_hold_a_huge_chunk() -> None:
-    buffers = TensorBuffers(CHUNK)
-    buffers.give_back(buffers.take(20 * CHUNK))
-    assert buffers.take(5 * CHUNK)._chunk.size < 20 * CHUNK
-    assert buffers.take(10)._chunk.size == CHUNK
-
-
-def test_rooms_are_aligned() -> None:
-    buffers = TensorBuffers(CHUNK)
-    starts = {buffers.take(size)._chunk.filled % 64 for size in (1, 63, 64, 65, 1000)}
-    assert starts == {0}
 
 
 def test_threads_take_and_give_back_at_once() -> None:

@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from support.coded_texts import mentions
 
 from msprobe import log
 from msprobe.capture import native
 from msprobe.messages import said
 from msprobe.store import tensor_files
-from msprobe.store.tensor_files import TensorFileWriter, safe_file_name
+from msprobe.store.tensor_files import TensorFileWriter
 
 
 @dataclass(frozen=True)
@@ -272,64 +270,3 @@ def test_an_error_of_any_kind_ends_no_thread(tmp_path: Path, monkeypatch: pytest
     other.save("b.pt", payload(1))
     other.close()
     assert [path.name for path in tmp_path.iterdir()] == ["b.pt"]
-
-
-@pytest.mark.process
-def test_a_child_writes_nothing_and_does_not_wait(tmp_path: Path) -> None:
-    writer = TensorFileWriter(tmp_path)
-    writer.save("a.pt", payload(1))
-    child = os.fork()
-    if child == 0:
-        writer.save("child.pt", payload(1))
-        writer.link("link.pt", "a.pt")
-        writer.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    writer.save("b.pt", payload(2))
-    writer.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pt", "b.pt"]
-
-
-@pytest.mark.process
-def test_a_child_may_begin_a_dump_of_its_own(tmp_path: Path) -> None:
-    TensorFileWriter(tmp_path / "parent").save("a.pt", payload(1))
-    child = os.fork()
-    if child == 0:
-        writer = TensorFileWriter(tmp_path / "child")
-        writer.save("a.pt", payload(1))
-        writer.close()
-        os._exit(0 if load(tmp_path / "child" / "a.pt") == [1] * 4 else 1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-@given(st.text(st.characters(exclude_categories=()), max_size=600))
-def test_any_name_becomes_a_file_name(name: str) -> None:
-    safe = safe_file_name(name)
-    assert 1 <= len(os.fsencode(safe)) <= 255
-    assert "/" not in safe
-    assert "\0" not in safe
-    assert not safe.startswith(".")
-    assert safe_file_name(safe) == safe
-
-
-@pytest.mark.parametrize("name", ["Torch.stack.0.forward.input.0.1.pt", "x.0.debug.b.2.c.pt", "é ü+,@.pt"])
-def test_a_name_that_is_safe_stays_as_it_is(name: str) -> None:
-    assert safe_file_name(name) == name
-
-
-def test_long_names_keep_their_ending_and_stay_apart() -> None:
-    names = [f"Module.{'layer.' * 60}{number}.pt" for number in range(3)]
-    safe = [safe_file_name(name) for name in names]
-    assert len(set(safe)) == 3
-    assert all(name.endswith(".pt") and name.startswith("Module.layer.") for name in safe)
-
-
-def test_a_path_in_a_name_leads_nowhere(tmp_path: Path) -> None:
-    writer = TensorFileWriter(tmp_path / "tensors")
-    writer.save("../../escaped.pt", payload(1))
-    writer.save("/absolute.pt", payload(2))
-    writer.close()
-    names = sorted(path.name for path in (tmp_path / "tensors").iterdir())
-    assert [name.partition("~")[0] for name in names] == ["_._.._escaped", "_absolute"]
-    assert all(name.endswith(".pt") for name in names)
-    assert [path.name for path in tmp_path.iterdir()] == ["tensors"]

@@ -189,7 +189,7 @@ def test_a_broken_file_is_a_clear_error_or_other_numbers_and_nothing_else(tmp_pa
         values.read_pt(tmp_path / "x.pt")
 
 
-def test_other_files_are_told_by_what_they_are(tmp_path: Path) -> None:
+def test_other_files_are_reported_by_what_they_are(tmp_path: Path) -> None:
     torch.save(torch.ones(2), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     with raising(InvalidInputError, "pt-of-old-torch"):
         read_pt(tmp_path / "old.pt")

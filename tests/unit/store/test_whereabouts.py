@@ -85,7 +85,9 @@ def test_a_dump_can_be_named_by_each_of_its_folders(runs: Path, given: str) -> N
         assert all(part.complete for part in open_dump(path).parts())
 
 
-def test_a_path_that_is_told_is_written_as_the_one_that_was_given(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_reported_is_written_as_the_one_that_was_given(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert f'"{runs}/bad" and "{runs}/good"' in whereabouts.where_instead(runs)
     assert f'"{runs}/good/step0/rank0"' in whereabouts.where_instead(runs / "good/step0/rank0/stack.json")
     monkeypatch.chdir(runs / "good/step0/rank0/dump_tensor_data")
@@ -94,7 +96,7 @@ def test_a_path_that_is_told_is_written_as_the_one_that_was_given(runs: Path, mo
     assert all(part.complete for part in open_dump("../../..").parts())
 
 
-def test_both_sides_of_a_comparison_are_told_at_once(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_sides_of_a_comparison_are_reported_at_once(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "run/good", "runs"]) == 2
     error = capsys.readouterr().err
     assert mentions(error, "dump-missing", path="run/good")
@@ -113,7 +115,7 @@ def test_the_noise_of_a_comparison_is_looked_for_as_well(runs: Path, capsys: pyt
     assert error.endswith('"runs/good"? [S153]\n')
 
 
-def test_two_dumps_of_one_program_are_told_apart(runs: Path) -> None:
+def test_two_dumps_of_one_program_are_distinguished(runs: Path) -> None:
     (runs / "good").rename(runs / "pynative")
     (runs / "bad").rename(runs / "graph")
     with pytest.raises(PathError) as caught:

@@ -350,24 +350,6 @@ def test_a_record_with_its_origin_in_one_call_is_the_same_as_in_three(tmp_path: 
         assert (one.folder / file).read_bytes() == (three.folder / file).read_bytes()
 
 
-@pytest.mark.process
-def test_a_writer_that_is_dropped_gives_its_folder_back_and_leaves_its_journal(folder: Path) -> None:
-    writer = DumpWriter(folder, HEADER)
-    writer.put("a", 1)
-    child = os.fork()
-    if child == 0:
-        del writer
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert len(layout.journals(folder)) == 1
-    assert ownership._held[str(folder)] == 1
-    del writer
-    assert str(folder) not in ownership._held
-    part = open_dump(folder).part()
-    assert part.names() == ["a"]
-    assert not part.complete
-
-
 def test_threads_do_not_disturb_each_other(folder: Path) -> None:
     writer = DumpWriter(folder, HEADER)
     writer.define_stack(0, ["frame"])
@@ -407,82 +389,3 @@ def test_an_error_text_is_kept_and_its_file_does_not_grow_for_ever(folder: Path)
     text = (folder / "dump_error_info.log").read_text()
     assert len(text) < (1 << 20) + 100
     assert text.endswith(f"{said('further-errors-left-out')}\n")
-
-
-@pytest.mark.process
-def test_the_data_folder_of_the_header_follows_when_the_folder_is_taken(folder: Path) -> None:
-    owns, tell = os.pipe()
-    other = os.fork()
-    if other == 0:
-        os._exit(_hold(folder, tell))
-    try:
-        assert os.read(owns, 1)
-        writer = DumpWriter(folder, HEADER | {"dump_data_dir": str(folder / "dump_tensor_data")})
-        writer.put("a", 1)
-        writer.publish(final=True)
-        own = folder.parent / f"proc{os.getpid()}"
-        assert writer.folder == own
-        assert load(own / "dump.json")["dump_data_dir"] == str(own / "dump_tensor_data")
-        assert not (folder / "dump.json").exists()
-    finally:
-        os.kill(other, 9)
-        os.waitpid(other, 0)
-        os.close(owns)
-        os.close(tell)
-
-
-def _hold(folder: Path, tell: int) -> int:
-    """In a child: own the folder, tell so, and wait to be killed."""
-    writer = DumpWriter(folder, HEADER)
-    writer.put("of the other process", 1)
-    os.write(tell, b"1")
-    threading.Event().wait(60)
-    return 1
-
-
-@pytest.mark.process
-def test_a_forked_child_writes_nothing_and_harms_nothing(folder: Path) -> None:
-    writer = DumpWriter(folder, HEADER)
-    writer.put("before", 1)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            writer.put("of the child", 1)
-            writer.put_stack("of the child", 0)
-            writer.error("of the child")
-            writer.publish(final=False)
-            writer.publish(final=True)
-            durable.drain()
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert [path.name for path in folder.glob("*.json")] == []
-    writer.put("after", 2)
-    writer.publish(final=True)
-    assert load(folder / "dump.json")["data"] == {"before": 1, "after": 2}
-    assert not (folder / "dump_error_info.log").exists()
-
-
-@pytest.mark.process
-def test_a_fork_in_the_middle_of_a_record_does_not_block_the_child(folder: Path) -> None:
-    writer = DumpWriter(folder, HEADER)
-    writer.put("a", 1)
-    held, go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with writer._lock:
-            held.set()
-            go.wait(10)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(10)
-    child = os.fork()
-    if child == 0:
-        writer.put("b", 1)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    go.set()
-    thread.join()

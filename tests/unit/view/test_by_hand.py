@@ -96,7 +96,7 @@ def test_pairs_survive_the_end_and_go_into_no_input(runs: tuple[Path, Path], tmp
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', "[" * 100_000])
-def test_a_side_car_file_that_holds_something_else_is_told(tmp_path: Path, content: str) -> None:
+def test_a_side_car_file_that_holds_something_else_is_reported(tmp_path: Path, content: str) -> None:
     file = tmp_path / "x.vis.config"
     file.write_text(content)
     with pytest.raises(InvalidInputError) as caught:

@@ -54,7 +54,7 @@ def test_a_gradient_that_is_nan_makes_the_norm_nan_not_unknown(tmp_path: Path) -
     assert math.isnan(norm)
 
 
-def test_the_curve_tells_nan_from_what_was_not_recorded() -> None:
+def test_the_curve_says_nan_from_what_was_not_recorded() -> None:
     nothing = None, None, None
     (loss,) = as_curves([0, 1], [(2.5, None, None), (math.nan, None, None)], [(2.5, None, None), nothing])
     assert loss["candidate"] == [2.5, "nan"]

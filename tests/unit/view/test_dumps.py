@@ -59,7 +59,7 @@ def assert_blocks_are_printed(blocks: list[dict[str, Any]], printed: list[str]) 
             assert re.search("[\u4e00-\u9fff]", block["text"]["zh"])
 
 
-def test_a_verdict_is_told_in_the_words_of_the_console(runs: tuple[Path, Path]) -> None:
+def test_a_verdict_is_reported_in_the_words_of_the_console(runs: tuple[Path, Path]) -> None:
     verdict = compare_runs(*runs)
     with opened(*runs) as shown:
         told = shown.overview()["verdict"]
@@ -70,7 +70,7 @@ def test_a_verdict_is_told_in_the_words_of_the_console(runs: tuple[Path, Path]) 
     assert_blocks_are_printed(told["findings"][0]["blocks"], printed)
 
 
-def test_a_single_run_is_told_in_the_words_of_check(tmp_path: Path) -> None:
+def test_a_single_run_is_reported_in_the_words_of_check(tmp_path: Path) -> None:
     broken = train(tmp_path / "run", Plan(results={"blocks.1.tanh": lambda x: x * np.float32(np.nan)}))
     result = check_run(broken)
     with opened(broken) as shown:
@@ -151,7 +151,7 @@ def test_a_finding_about_the_reference_is_marked_on_the_row_of_the_reference(tmp
     assert {place["sides"][row] for row in same_name} == {0}
 
 
-def test_a_row_tells_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
+def test_a_row_says_its_tensors_on_both_sides(runs: tuple[Path, Path]) -> None:
     with opened(*runs) as shown:
         place = shown.place(0)
         told = shown.node(0, place["first"])
@@ -301,7 +301,7 @@ def test_a_picture_shows_where_values_differ(tmp_path: Path) -> None:
     assert sum(found["histogram"]["candidate"]) == cells.size
 
 
-def test_a_changed_or_vanished_file_is_told(tmp_path: Path) -> None:
+def test_a_changed_or_vanished_file_is_reported(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     with opened(*runs) as shown:
         shown.place(0)
@@ -378,13 +378,13 @@ def test_a_result_folder_shows_the_dumps_that_it_names(tmp_path: Path) -> None:
         ('{"candidate": "/nowhere/a", "reference": "/nowhere/b"}', 'names "/nowhere/a" and "/nowhere/b"'),
     ],
 )
-def test_a_broken_result_is_told(tmp_path: Path, content: str, words: str) -> None:
+def test_a_broken_result_is_reported(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "verdict.json").write_text(content)
     with pytest.raises((InvalidInputError, PathError), match=words):
         open_source([tmp_path])
 
 
-def test_all_paths_without_a_dump_are_told_at_once(tmp_path: Path) -> None:
+def test_all_paths_without_a_dump_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(PathError) as caught:
         open_source([tmp_path / "one", tmp_path / "two"])
     for name in ("one", "two"):
@@ -438,7 +438,7 @@ def test_nothing_is_called_the_first_divergence_where_the_verdict_finds_none(tmp
     assert (place["first"], place["culprits"]) == (-1, [])
 
 
-def test_a_step_that_cannot_be_compared_is_told_apart_from_those_that_agree(tmp_path: Path) -> None:
+def test_a_step_that_cannot_be_compared_is_distinguished_from_those_that_agree(tmp_path: Path) -> None:
     runs = pair(tmp_path, Plan(steps=3), Plan(steps=3))
     file = runs[1] / "step1" / "rank" / "dump.json"
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "level": "debug", "data": {}}))

@@ -78,6 +78,6 @@ LARGE = np.broadcast_to(np.float32(0), (1 << 15, 1 << 14))
         ),
     ],
 )
-def test_what_has_no_picture_is_told(left: np.ndarray, right: np.ndarray, words: str) -> None:
+def test_what_has_no_picture_is_reported(left: np.ndarray, right: np.ndarray, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         picture_of(left, right)

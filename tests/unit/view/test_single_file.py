@@ -114,7 +114,7 @@ def test_a_page_of_another_form_is_refused(tmp_path: Path) -> None:
             with_data(Page(folder), {})
 
 
-def test_a_page_that_was_not_built_is_told(tmp_path: Path) -> None:
+def test_a_page_that_was_not_built_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotAvailableError, match=r"lacks index\.html, app\.js, app\.css"):
         Page(tmp_path)
 

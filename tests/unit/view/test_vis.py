@@ -157,7 +157,7 @@ def test_pairs_made_by_hand_stand_where_the_plugin_finds_them(files: dict[str, P
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"NPU": 3}', b'{"NPU": {"node": {"a": 3}}}', b"\x00" * 100, b'{"node": []}']
 )
-def test_a_broken_graph_file_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_graph_file_is_reported(tmp_path: Path, content: bytes) -> None:
     for name in ("x.vis", "x.vis.db"):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InvalidInputError, match=r"x\.vis"):
@@ -186,7 +186,7 @@ def test_odd_values_in_a_graph_file_are_shown_as_far_as_they_go(tmp_path: Path) 
     source.close()
 
 
-def test_a_file_that_is_not_there_or_does_not_belong_is_told(files: dict[str, Path], tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_does_not_belong_is_reported(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(PathError, match="does not exist"):
         open_source([tmp_path / "no.vis"])
     with raising(InvalidInputError, "graph-file-is-both-sides"):

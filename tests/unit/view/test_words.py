@@ -17,7 +17,7 @@ def finding(number: int, **more: Any) -> Finding:
     )  # fmt: skip
 
 
-def test_findings_that_are_alike_are_told_once_behind_the_first() -> None:
+def test_findings_that_are_alike_are_reported_once_behind_the_first() -> None:
     found = [finding(0), *(finding(number) for number in range(1, 33))]
     told = verdict_in_words(Verdict("diverged", "a", "b", tuple(found)), lambda one: None)["findings"]
     assert [one["title"] for one in told] == [

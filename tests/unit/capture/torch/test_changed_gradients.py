@@ -200,7 +200,7 @@ def test_parts_that_leave_one_by_one_come_to_the_other_gradient_with_the_last_of
     torch.testing.assert_close(x.grad, torch.tensor([7.0, 8.0]))
 
 
-def test_parts_that_nobody_replaces_stay_as_they_are_and_are_told_as_one() -> None:
+def test_parts_that_nobody_replaces_stay_as_they_are_and_are_reported_as_one() -> None:
     model = nn.Sequential(Twice())
     x = torch.tensor([2.0, 3.0], requires_grad=True)
     replacing = Replacing("Module.0.Twice", ("nowhere", ""))
@@ -231,7 +231,7 @@ def test_parts_that_nobody_replaces_stay_as_they_are_and_are_told_as_one() -> No
     ],
     ids=["shape", "dtype", "nothing", "sparse", "device", "bare", "in place"],
 )
-def test_what_cannot_take_its_place_is_told_and_the_training_stays_as_it_is(
+def test_what_cannot_take_its_place_is_reported_and_the_training_stays_as_it_is(
     value: Any, reason: str, found: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = train(debugger(tmp_path, Replacing("Functional.gelu", ("argument", "input.0"), value), step=[9]))

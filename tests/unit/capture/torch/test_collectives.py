@@ -421,17 +421,13 @@ def test_work_waited_for_in_the_next_step_does_not_touch_the_last_one(tmp_path: 
     debugger = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1")
     buffer = ones()
     try:
-        debugger.start()
-        handle = dist.all_reduce(buffer, async_op=True)
-        let_it_finish()
-        buffer.add_(1)
-        debugger.stop()
-        debugger.step()
-        debugger.start()
-        handle.wait()
-        dist.barrier()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            handle = dist.all_reduce(buffer, async_op=True)
+            let_it_finish()
+            buffer.add_(1)
+        with debugger.recording():
+            handle.wait()
+            dist.barrier()
     finally:
         PrecisionDebugger.reset()
     data = json.loads((tmp_path / "step1/rank0/dump.json").read_text())["data"]
@@ -449,10 +445,8 @@ def test_work_waited_for_after_recording_went_on_is_complete(tmp_path: Path) -> 
         buffer.add_(0)
         debugger.stop()
         first = json.loads((tmp_path / "step0/rank0/dump.json").read_text())["data"]
-        debugger.start()
-        handle.wait()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            handle.wait()
     finally:
         PrecisionDebugger.reset()
     name = "Distributed.all_gather_into_tensor.0.forward"

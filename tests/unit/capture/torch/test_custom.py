@@ -238,10 +238,8 @@ def test_it_survives_stop_and_start(record: Recorder) -> None:
     linear = nn.Linear(3, 3)
     module_dump(linear, "L")
     for _ in range(2):
-        debugger.start()
-        linear(torch.ones(1, 3)).relu()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            linear(torch.ones(1, 3)).relu()
     module_dump_end()
     debugger.start()
     linear(torch.ones(1, 3))

@@ -60,10 +60,8 @@ def test_a_module_counts_from_the_start_behind_its_import_and_nothing_is_importe
     import later_kernels  # type: ignore[import-not-found]
 
     try:
-        debugger.start()
-        later_kernels.f(torch.ones(2))
-        debugger.stop()
-        debugger.step()
+        with debugger.recording():
+            later_kernels.f(torch.ones(2))
     finally:
         sys.modules.pop("later_kernels")
     assert record.end().names(1) == ["Torch.ones.0.forward", "later_kernels.f.0.forward"]

@@ -35,10 +35,8 @@ def operators(dump: Dump, step: int = 0) -> list[str]:
 def one_step(record: Recorder, **settings: Any) -> Dump:
     debugger = record(level="L2", **settings)
     model = Toy()
-    debugger.start(model)
-    toy_loss(model).backward()
-    debugger.stop()
-    debugger.step()
+    with debugger.recording(model):
+        toy_loss(model).backward()
     return record.end()
 
 
@@ -65,7 +63,7 @@ def test_a_record_has_arguments_results_and_place(record: Recorder) -> None:
     assert call["msprobe"]["operator"] == "aten.addmm.default"
     assert [len(one["shape"]) for one in call["input_args"]] == [1, 2, 2]
     assert call["output"][0]["shape"] == [3, 16]
-    assert call["msprobe"]["source"].partition(":")[0].endswith("torch_dumps.py")
+    assert call["msprobe"]["source"].partition(":")[0].endswith("recorded.py")
     orders = [one["msprobe"]["order"] for one in data.values()]
     assert orders == sorted(orders)
     assert data["Aten.add.0.forward"]["input_args"][1] == {"type": "int", "value": 1}
@@ -324,7 +322,7 @@ def test_operators_of_named_calls_alone(record: Recorder, way: str) -> None:
     assert "Aten.mm.0.forward" in dump.names()
 
 
-def test_parameters_of_all_modules_are_told(record: Recorder) -> None:
+def test_parameters_of_all_modules_are_reported(record: Recorder) -> None:
     """No pass has a record at this level, so that a weight would look like data."""
     data = one_step(record).data()
     held = {name for one in data.values() for name in one["msprobe"].get("held", {}).values()}
@@ -334,13 +332,10 @@ def test_parameters_of_all_modules_are_told(record: Recorder) -> None:
 
 
 def test_a_named_call_that_fails_ends(record: Recorder) -> None:
-    debugger = record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"])
-    debugger.start()
-    with pytest.raises(RuntimeError):
-        F.linear(torch.ones(2, 3), torch.ones(4, 5))
-    torch.ones(3).mul(2)
-    debugger.stop()
-    debugger.step()
+    with record(level="L2", list=["Functional.linear.0.forward", "Functional.nothing.0.forward"]).recording():
+        with pytest.raises(RuntimeError):
+            F.linear(torch.ones(2, 3), torch.ones(4, 5))
+        torch.ones(3).mul(2)
     assert {one["msprobe"]["call"] for one in record.end().data().values()} <= {"Functional.linear.0.forward"}
 
 

@@ -14,19 +14,7 @@ import torch.nn.functional as F
 from support.recorded import Dump, is_value_of, record
 from torch import nn
 
-from msprobe.capture.torch.gradients.graph_nodes import (
-    Boundary,
-    GradientGathering,
-    NodeHooks,
-    accumulating_node,
-    bases_of,
-    collect_tensors,
-    edge_of,
-    find_boundary,
-    has_inner_nodes,
-    sequence_number,
-    shares_of,
-)
+from msprobe.capture.torch.gradients.graph_nodes import GradientGathering, NodeHooks, accumulating_node, collect_tensors
 
 Tensor = torch.Tensor
 
@@ -425,54 +413,6 @@ def test_no_node_is_added_and_none_is_kept(tmp_path: Path, level: str) -> None:
 # ---------------------------------------------------------------- the parts
 
 
-def test_the_boundary_ends_at_the_arguments() -> None:
-    x, y, weight = leaves(S, S, S)
-    above = x * 1
-    edges = [edge_of(above, "input.0"), edge_of(y, "input.1")]
-    oldest = sequence_number()
-    result = (above.exp() * weight + y).tanh()
-    boundary = find_boundary([result.grad_fn], edges, oldest)
-    assert {(place.node.name(), index) for place in boundary for _, index in place.slots} == {
-        ("ExpBackward0", 0),
-        ("AddBackward0", 1),
-    }
-    assert shares_of(boundary, 2) == [1, 1]
-    assert has_inner_nodes(result.grad_fn, oldest)
-    assert not has_inner_nodes(above.grad_fn, 0)
-
-
-def test_an_edge_of_a_leaf_makes_no_node() -> None:
-    (x,) = leaves(S)
-    before = sequence_number()
-    edge = edge_of(x, "input.0")
-    assert edge.node is None
-    assert edge.tensor is x
-    assert sequence_number() == before
-
-
-def test_what_was_there_before_the_call_is_not_walked() -> None:
-    (x,) = leaves(S)
-    above = x
-    for _ in range(100):
-        above = above * 1
-    oldest = sequence_number()
-    result = torch.tanh(above.detach() + above)
-    boundary = find_boundary([result.grad_fn], [], oldest)
-    assert boundary == []
-
-
-def test_the_same_tensor_twice_is_one_argument_of_the_boundary() -> None:
-    (x,) = leaves(S)
-    above = x * 1
-    edges = [edge_of(above, "input.0"), edge_of(above, "input.1")]
-    oldest = sequence_number()
-    result = above * above
-    (place,) = find_boundary([result.grad_fn], edges, oldest)
-    assert place.slots == [(0, 0), (1, 0)]
-    assert place.without({0}).slots == []
-    assert shares_of([place, Boundary(place.node, [(0, 1)])], 2) == [2, 1]
-
-
 def test_the_node_that_accumulates_is_found_without_a_trace() -> None:
     (x,) = leaves(S)
     before = gc.get_count()
@@ -508,19 +448,6 @@ def test_shares_are_added_without_touching_the_gradients() -> None:
     assert 1 not in gathering.sums
 
 
-def test_parts_of_a_whole_are_cut_out_of_its_gradient() -> None:
-    (x,) = leaves((4, 6))
-    whole = x * 1
-    views = [whole[1:3, ::2], whole.t(), whole.view(24), whole.diagonal(), whole[:, 3]]
-    bases = bases_of([*views, x * 2, torch.ones(2)])
-    assert list(bases) == [whole.grad_fn]
-    gradient = torch.arange(24.0).reshape(4, 6)
-    for laid_out in (gradient, gradient.t().contiguous().t(), torch.ones(()).expand(4, 6)):
-        expected = [laid_out[1:3, ::2], laid_out.t(), laid_out.reshape(24), laid_out.diagonal(), laid_out[:, 3]]
-        for part, value in zip(bases[whole.grad_fn], expected, strict=True):
-            assert torch.equal(part.of(laid_out), value)
-
-
 def test_hooks_are_all_taken_away() -> None:
     (x,) = leaves(S)
     y = (x * 2).exp()
@@ -535,18 +462,6 @@ def test_hooks_are_all_taken_away() -> None:
     hooks.suspended = True
     hooks.before(y.grad_fn, lambda *_: seen.append("never"))
     assert not hooks._handles
-
-
-def test_hooks_of_nodes_that_are_gone_are_forgotten() -> None:
-    (x,) = leaves(S)
-    hooks = NodeHooks()
-    y = x * 2
-    hooks.before(y.grad_fn, lambda *_: None)
-    z = x * 2
-    hooks.before(z.grad_fn, lambda *_: None)
-    del y
-    hooks.prune()
-    assert len(hooks._handles) == 1
 
 
 class Pair:

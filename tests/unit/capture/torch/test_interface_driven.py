@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support.coded_texts import mentions
+from support.dump_folder import EditedConfig
 from support.torch_dumps import Dump, Recorder, Toy, record, toy_loss
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -108,30 +107,12 @@ def test_the_loaders_are_left_as_they_were(record: Recorder) -> None:
 # ------------------------------------------------------------------ dump_enable
 
 
-class File:
-    """A configuration that is edited while the training runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "config.json"
-        self.dump = Dump(folder / "dump")
-        self.settings: dict[str, Any] = {"task": "statistics", "level": "L1"}
-        self.settings["dump_path"] = str(self.dump.folder)
-        self._time = 10**18
-
-    def write(self, **changes: Any) -> None:
-        self.settings.update(changes)
-        self.path.write_text(json.dumps(self.settings))
-        # Two edits may fall into one tick of the file system's clock.
-        self._time += 10**9
-        os.utime(self.path, ns=(self._time, self._time))
-
-
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> File:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EditedConfig:
     monkeypatch.setattr(live_switch, "INTERVAL_ON", 0.0)
     monkeypatch.setattr(live_switch, "INTERVAL_OFF", 0.0)
     PrecisionDebugger.reset()
-    return File(tmp_path)
+    return EditedConfig(tmp_path, Dump)
 
 
 def run(debugger: PrecisionDebugger, model: Toy) -> None:
@@ -141,7 +122,7 @@ def run(debugger: PrecisionDebugger, model: Toy) -> None:
     debugger.step()
 
 
-def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
+def test_recording_is_turned_on_and_off_by_editing(file: EditedConfig) -> None:
     file.write(dump_enable=False)
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
@@ -157,7 +138,7 @@ def test_recording_is_turned_on_and_off_by_editing(file: File) -> None:
     assert file.dump.steps() == ["step1", "step2", "step4"]
 
 
-def test_switched_off_in_the_middle_of_a_step(file: File) -> None:
+def test_switched_off_in_the_middle_of_a_step(file: EditedConfig) -> None:
     file.write(dump_enable=True)
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
@@ -174,7 +155,7 @@ def test_switched_off_in_the_middle_of_a_step(file: File) -> None:
     assert not file.dump.names(0, "tanh")
 
 
-def test_other_changes_count_from_the_next_step_on(file: File) -> None:
+def test_other_changes_count_from_the_next_step_on(file: EditedConfig) -> None:
     file.write(dump_enable=True)
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
@@ -187,7 +168,7 @@ def test_other_changes_count_from_the_next_step_on(file: File) -> None:
     assert file.dump.names(1, "Module.l1")
 
 
-def test_what_the_script_gave_still_wins(file: File) -> None:
+def test_what_the_script_gave_still_wins(file: EditedConfig) -> None:
     file.write(dump_enable=True)
     debugger = PrecisionDebugger(str(file.path), level="L0")
     model = Toy()
@@ -197,7 +178,7 @@ def test_what_the_script_gave_still_wins(file: File) -> None:
     assert file.dump.file(0)["level"] == "L0"
 
 
-def test_registered_functions_survive_a_change(file: File) -> None:
+def test_registered_functions_survive_a_change(file: EditedConfig) -> None:
     class Holder:
         @staticmethod
         def double(x: torch.Tensor) -> torch.Tensor:
@@ -216,7 +197,7 @@ def test_registered_functions_survive_a_change(file: File) -> None:
     assert file.dump.names(0, "Holder.double.0.forward")
 
 
-def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
+def test_a_broken_edit_changes_nothing(file: EditedConfig, capsys: Any) -> None:
     file.write(dump_enable=True)
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
@@ -230,7 +211,7 @@ def test_a_broken_edit_changes_nothing(file: File, capsys: Any) -> None:
     assert mentions(capsys.readouterr().out, "changed-config-not-used")
 
 
-def test_without_the_field_the_file_is_read_once(file: File) -> None:
+def test_without_the_field_the_file_is_read_once(file: EditedConfig) -> None:
     file.write()
     debugger = PrecisionDebugger(str(file.path))
     model = Toy()
@@ -241,7 +222,7 @@ def test_without_the_field_the_file_is_read_once(file: File) -> None:
     assert file.dump.file(1)["level"] == "L1"
 
 
-def test_the_file_is_not_looked_at_all_the_time(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_not_looked_at_all_the_time(file: EditedConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_switch, "INTERVAL_OFF", 1000.0)
     file.write(dump_enable=False)
     debugger = PrecisionDebugger(str(file.path))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,67 +200,3 @@ def test_a_recording_says_that_it_was_jittered_and_ends_with_it(tmp_path: Path) 
         PrecisionDebugger.reset()
     (file,) = tmp_path.rglob("dump.json")
     assert json.loads(file.read_text())["msprobe"]["precision"]["jitter"] is True
-
-
-SCRIPT = """
-import torch
-from torch import nn
-torch.manual_seed(0)
-torch.set_num_threads(1)
-model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4))
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    optimizer.zero_grad()
-    model(torch.randn(16, 8)).square().mean().backward()
-    optimizer.step()
-"""
-
-
-def _msprobe(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "msprobe", *words], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.process
-def test_a_jittered_run_is_a_second_healthy_run(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    for name, words in (("reference", []), ("noise", ["--jitter"])):
-        done = _msprobe("run", "-o", str(tmp_path / name), "--level", "mix", *words, "--", str(script))
-        assert done.returncode == 0, done.stderr
-    done = _msprobe("compare", str(tmp_path / "noise"), str(tmp_path / "reference"), "-o", str(tmp_path / "out"))
-    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert done.returncode == 0, done.stdout
-    assert verdict["status"] == "agree"
-    assert "N104" in json.dumps(verdict)
-
-
-RANKS = """
-import os, torch, torch.distributed as dist, torch.multiprocessing as mp
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
-def rank(number, store):
-    dist.init_process_group("gloo", init_method="file://" + store, rank=number, world_size=2)
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Linear(8, 8))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-    model(torch.ones(4, 8) * 0.3).square().mean().backward()
-    optimizer.step()
-    print("weights", model.module.weight.double().sum().item().hex(), flush=True)
-    dist.destroy_process_group()
-
-if __name__ == "__main__":
-    mp.spawn(rank, (os.path.abspath("store"),), nprocs=2)
-"""
-
-
-@pytest.mark.process
-def test_ranks_that_the_script_starts_are_moved_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text(RANKS)
-    done = _msprobe("run", "-o", "dump", "--level", "mix", "--jitter", "--", "train.py")
-    assert done.returncode == 0, done.stderr
-    weights = {line for line in done.stdout.splitlines() if line.startswith("weights")}
-    headers = [json.loads(file.read_text())["msprobe"] for file in Path("dump").rglob("dump.json")]
-    assert len(weights) == 1
-    assert [header["precision"]["jitter"] for header in headers] == [True, True]

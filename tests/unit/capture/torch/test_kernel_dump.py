@@ -65,13 +65,11 @@ SETTINGS: dict[str, Any] = {"task": "tensor", "level": "L2"}
 def test_one_forward_call_is_dumped(record: Recorder, npu: StandInForNpu, capsys: Any) -> None:
     debugger = record(**SETTINGS, list=["Functional.linear.1.forward"])
     weight, x = torch.ones(3, 3), torch.ones(2, 3)
-    debugger.start()
-    seen = []
-    for _ in range(3):
-        F.linear(x, weight)
-        seen.append(len(npu.driven()))
-    debugger.stop()
-    debugger.step()
+    with debugger.recording():
+        seen = []
+        for _ in range(3):
+            F.linear(x, weight)
+            seen.append(len(npu.driven()))
     assert seen == [0, 3, 3]
     assert npu.driven() == ["init_dump", "set_dump", "finalize_dump"]
     file = record.folder / "step0" / "kernel_config.json"

@@ -168,13 +168,11 @@ def test_without_a_listener_calls_and_passes_go_to_the_dumper_itself(tmp_path: P
     made = debugger(tmp_path, Told(cadence=Cadence(first=1)))
     model = Net()
     recorder = made.recorder
-    made.start(model)
-    assert recorder.mode is not None
-    assert recorder.mode.target is recorder.calls
-    assert recorder.mode.relayed is None
-    assert recorder.targets.passes is recorder.modules
-    made.stop()
-    made.step()
+    with made.recording(model):
+        assert recorder.mode is not None
+        assert recorder.mode.target is recorder.calls
+        assert recorder.mode.relayed is None
+        assert recorder.targets.passes is recorder.modules
     made.start(model)
     assert recorder.mode.relayed is not None
 
@@ -415,7 +413,7 @@ def test_what_an_observer_returns_is_not_looked_at(tmp_path: Path) -> None:
     assert same(train(debugger(tmp_path, Answering())), train())
 
 
-def test_an_observer_that_writes_to_a_tensor_is_dropped_and_told(
+def test_an_observer_that_writes_to_a_tensor_is_dropped_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Writing(Observer):
@@ -432,7 +430,7 @@ def test_an_observer_that_writes_to_a_tensor_is_dropped_and_told(
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "gradient", "step_begin", "step_end", "cadence"])
-def test_a_listener_that_raises_is_told_once_and_dropped_and_the_others_go_on(
+def test_a_listener_that_raises_is_reported_once_and_dropped_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
     class Failing(Observer):
@@ -458,7 +456,7 @@ def test_a_listener_that_raises_is_told_once_and_dropped_and_the_others_go_on(
     assert len(others.told) > 50
 
 
-def test_what_raises_in_the_program_is_told_as_a_failure_and_goes_on(tmp_path: Path) -> None:
+def test_what_raises_in_the_program_is_reported_as_a_failure_and_goes_on(tmp_path: Path) -> None:
     failures: list[tuple[str, str]] = []
 
     class Failures(Observer):
@@ -498,7 +496,7 @@ def listeners_error() -> type[Exception]:
 # ---------------------------------------------------------------- optimizers, collectives
 
 
-def test_an_optimizer_step_is_told_with_weights_gradients_and_moments(tmp_path: Path) -> None:
+def test_an_optimizer_step_is_reported_with_weights_gradients_and_moments(tmp_path: Path) -> None:
     seen: list[Any] = []
 
     class Steps(Observer):
@@ -517,12 +515,10 @@ def test_an_optimizer_step_is_told_with_weights_gradients_and_moments(tmp_path: 
     model = Net()
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(2):
-        made.start(model)
-        optimizer.zero_grad()
-        model(torch.randn(3, 4)).sum().backward()
-        optimizer.step()
-        made.stop()
-        made.step()
+        with made.recording(model):
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
     PrecisionDebugger.reset()
     first, done, second, done_again = seen
     assert first[:2] == ("Optimizer.Adam.0.forward", None)
@@ -534,7 +530,7 @@ def test_an_optimizer_step_is_told_with_weights_gradients_and_moments(tmp_path: 
     assert "last.weight" in done[1]
 
 
-def test_what_the_program_saves_by_hand_is_told(tmp_path: Path) -> None:
+def test_what_the_program_saves_by_hand_is_reported(tmp_path: Path) -> None:
     saved: list[Any] = []
 
     class Saved(Observer):
@@ -553,7 +549,7 @@ def test_what_the_program_saves_by_hand_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
-def test_collectives_are_told_when_issued_and_when_their_buffers_are_filled(tmp_path: Path) -> None:
+def test_collectives_are_reported_when_issued_and_when_their_buffers_are_filled(tmp_path: Path) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     told: list[tuple[str, str]] = []
 
@@ -569,15 +565,13 @@ def test_collectives_are_told_when_issued_and_when_their_buffers_are_filled(tmp_
     try:
         calls = Told(Wants(kinds=("call",)))
         made = debugger(tmp_path / "dump", Communication(), calls, step=[9], level="L1")
-        made.start()
-        tensor = torch.ones(3)
-        torch.distributed.all_reduce(tensor)
-        work = torch.distributed.all_reduce(tensor, async_op=True)
-        assert work is not None
-        told.append(("issued", ""))
-        work.wait()
-        made.stop()
-        made.step()
+        with made.recording():
+            tensor = torch.ones(3)
+            torch.distributed.all_reduce(tensor)
+            work = torch.distributed.all_reduce(tensor, async_op=True)
+            assert work is not None
+            told.append(("issued", ""))
+            work.wait()
     finally:
         torch.distributed.destroy_process_group()
     one, two = (f"Distributed.all_reduce.{n}.forward" for n in (0, 1))
@@ -610,7 +604,7 @@ def test_a_listener_for_three_modules_watches_three_modules_and_enters_no_mode(t
     assert not list(tmp_path.iterdir())
 
 
-def test_calls_inside_of_chosen_modules_and_chosen_numbers_are_all_that_is_told(tmp_path: Path) -> None:
+def test_calls_inside_of_chosen_modules_and_chosen_numbers_are_all_that_is_reported(tmp_path: Path) -> None:
     inside = Told(Wants(kinds=("call",), modules=("last",), directions=("forward",)))
     numbered = Told(Wants(kinds=("call",), names=("Functional.linear.1", "Torch.s*"), directions=("forward",)))
     train(debugger(tmp_path, inside, numbered, level="L1"), steps=1)
@@ -621,7 +615,7 @@ def test_calls_inside_of_chosen_modules_and_chosen_numbers_are_all_that_is_told(
 # ---------------------------------------------------------------- threads, recomputation
 
 
-def test_two_threads_are_told_apart_and_calls_of_the_other_take_no_number(tmp_path: Path) -> None:
+def test_two_threads_are_distinguished_and_calls_of_the_other_take_no_number(tmp_path: Path) -> None:
     told, model = Told(Wants(kinds=("call", "pass"), directions=("forward",))), Net()
     made = debugger(tmp_path, told)
 
@@ -639,7 +633,7 @@ def test_two_threads_are_told_apart_and_calls_of_the_other_take_no_number(tmp_pa
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_recomputation_is_told_as_such_under_the_names_of_the_dump(tmp_path: Path, reentrant: bool) -> None:
+def test_recomputation_is_reported_as_such_under_the_names_of_the_dump(tmp_path: Path, reentrant: bool) -> None:
     class Recomputed(Told):
         def after(self, event: Any, result: Any) -> None:
             if event.is_recompute:
@@ -685,7 +679,7 @@ def test_listeners_without_a_debugger_need_no_configuration_and_write_nothing(
         Listening(norms)
 
 
-def test_one_text_in_the_place_of_several_is_told() -> None:
+def test_one_text_in_the_place_of_several_is_reported() -> None:
     with raising(listeners_error(), "wants-wrong", value="pass"):
         Wants(kinds="pass")  # type: ignore[arg-type]
     with raising(listeners_error(), "changes-wrong", names="Functional.gelu"):
@@ -708,7 +702,7 @@ def test_one_text_in_the_place_of_several_is_told() -> None:
         (Wants(kinds=["accumulated_gradient"], names=["Module.first.*"]), None),
     ],
 )
-def test_patterns_that_match_nothing_are_told_once(
+def test_patterns_that_match_nothing_are_reported_once(
     capsys: pytest.CaptureFixture[str], wants: Wants, message: tuple[str, dict[str, str]] | None
 ) -> None:
     model = Net()

@@ -98,7 +98,7 @@ def test_memory_has_what_reading_the_dump_gives(
             assert records.tensors[name].shape == tuple(saved.shape)
 
 
-def test_a_record_tells_its_arguments_results_and_statistics_as_numbers(tmp_path: Path) -> None:
+def test_a_record_says_its_arguments_results_and_statistics_as_numbers(tmp_path: Path) -> None:
     memory = Memory()
     iterate(tmp_path, memory)
     assert memory.last is memory[1, None]

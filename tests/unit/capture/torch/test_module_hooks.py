@@ -45,13 +45,11 @@ def test_modules_have_no_hooks_of_ours_while_they_are_recorded(tmp_path: Path) -
     PrecisionDebugger.reset()
     debugger = PrecisionDebugger(dump_path=str(tmp_path), level="L0", task="statistics")
     for _ in range(3):
-        debugger.start(model)
-        assert counts(model[0]) == [0, 0, 1, 0, 0]
-        assert counts(model[1]) == [0] * 5
-        copied = copy.deepcopy(model)
-        model(torch.ones(2, 4)).sum().backward()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            assert counts(model[0]) == [0, 0, 1, 0, 0]
+            assert counts(model[1]) == [0] * 5
+            copied = copy.deepcopy(model)
+            model(torch.ones(2, 4)).sum().backward()
         copied(torch.ones(2, 4))
         assert counts(model[0]) == [0, 0, 1, 0, 0]
         assert counts(model[1]) == [0] * 5
@@ -78,10 +76,8 @@ def test_gradients_of_parameters_that_were_moved_are_seen(tmp_path: Path) -> Non
     for dtype in (torch.float32, torch.float64, torch.float32):
         model.to(dtype)
         model.zero_grad()
-        debugger.start(model)
-        model(torch.ones(2, 4, dtype=dtype)).sum().backward()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model(torch.ones(2, 4, dtype=dtype)).sum().backward()
     PrecisionDebugger.reset()
     for step, dtype in enumerate(("torch.float32", "torch.float64", "torch.float32")):
         (file,) = tmp_path.glob(f"step{step}/*/dump.json")

@@ -57,16 +57,6 @@ def x() -> Tensor:
     return torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
 
 
-def hooks_of(model: nn.Module) -> list[int]:
-    """How many hooks there are on all modules."""
-    return [
-        len(table)
-        for module in model.modules()
-        for name, table in vars(module).items()
-        if name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
-    ]
-
-
 # ---------------------------------------------------------------- forward
 
 
@@ -95,7 +85,7 @@ def test_inputs_are_those_from_before(tmp_path: Path) -> None:
     assert entry["output"][0]["Max"] == 10
 
 
-def test_evaluation_is_told_and_training_is_not(tmp_path: Path, net: Net, x: Tensor) -> None:
+def test_evaluation_is_reported_and_training_is_not(tmp_path: Path, net: Net, x: Tensor) -> None:
     net.second.eval()
     data = record(tmp_path, lambda: net(x), net, level="L0").data
     assert data["Module.second.Block.forward.0"]["training"] is False
@@ -220,7 +210,7 @@ def test_names_are_paths_and_classes(net: Net) -> None:
 
 
 @pytest.mark.parametrize("models", [list, tuple])
-def test_several_models_are_told_apart_by_their_place(tmp_path: Path, x: Tensor, models: Any) -> None:
+def test_several_models_are_distinguished_by_their_place(tmp_path: Path, x: Tensor, models: Any) -> None:
     first, second = nn.Sequential(nn.Tanh()), nn.Sequential(nn.ReLU())
 
     def work() -> None:
@@ -254,18 +244,6 @@ def gradient(dump: Dump, entry: str, key: str) -> Any:
     return found
 
 
-def test_gradients_of_parameters_are_those_of_the_training(tmp_path: Path, net: Net, x: Tensor) -> None:
-    dump = record(tmp_path, lambda: loss_of(net(x)).backward(), net, level="L0")
-    for path, module in net.named_modules():
-        for key, parameter in module.named_parameters(recurse=False):
-            entry = f"Module.{path}.{type(module).__name__}.parameters_grad"
-            if parameter.requires_grad:
-                assert parameter.grad is not None
-                assert is_value_of(gradient(dump, entry, key), parameter.grad)
-            else:
-                assert key not in dump.data[entry]
-
-
 def test_a_gradient_that_never_came_is_null(tmp_path: Path, net: Net, x: Tensor) -> None:
     dump = record(tmp_path, lambda: net(x), net, level="L0")
     assert dump.data["Module.first.linear.Linear.parameters_grad"] == {"weight": [None], "bias": [None]}
@@ -274,7 +252,7 @@ def test_a_gradient_that_never_came_is_null(tmp_path: Path, net: Net, x: Tensor)
     assert gradient(dump, "Module.second.Block.parameters_grad", "scale") is not None
 
 
-def test_a_gradient_on_top_of_one_that_is_there_is_told_without_it(tmp_path: Path, net: Net, x: Tensor) -> None:
+def test_a_gradient_on_top_of_one_that_is_there_is_reported_without_it(tmp_path: Path, net: Net, x: Tensor) -> None:
     loss_of(net(x)).backward()
     before = net.first.scale.grad
     assert before is not None
@@ -284,7 +262,7 @@ def test_a_gradient_on_top_of_one_that_is_there_is_told_without_it(tmp_path: Pat
     assert torch.allclose(before, 2 * alone)
 
 
-def test_tied_parameters_are_told_at_each_of_their_modules(tmp_path: Path) -> None:
+def test_tied_parameters_are_reported_at_each_of_their_modules(tmp_path: Path) -> None:
     model = nn.ModuleDict({"embedding": nn.Embedding(5, 4), "head": nn.Linear(4, 5, bias=False)})
     model["head"].weight = model["embedding"].weight
     tokens = torch.tensor([0, 2])
@@ -340,20 +318,6 @@ def test_gradients_of_parameters_follow_the_filter(tmp_path: Path, net: Net, x: 
 
 
 # ---------------------------------------------------------------- hooks
-
-
-def test_nothing_is_left_on_the_modules(tmp_path: Path, net: Net, x: Tensor) -> None:
-    before, state = hooks_of(net), {key: value.clone() for key, value in net.state_dict().items()}
-    attributes = [set(vars(module)) for module in net.modules()]
-    during: list[list[int]] = []
-    record(tmp_path, lambda: (during.append(hooks_of(net)), loss_of(net(x)).backward()), net, level="mix")
-    assert during[0] == before
-    assert hooks_of(net) == before
-    assert [set(vars(module)) for module in net.modules()] == attributes
-    assert list(net.state_dict()) == list(state)
-    for parameter in net.parameters():
-        assert not parameter._backward_hooks
-        assert not getattr(parameter, "_post_accumulate_grad_hooks", None)
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook:UserWarning")
@@ -475,10 +439,8 @@ def test_a_module_that_stops_the_recording_inside_itself(tmp_path: Path, x: Tens
         expected = torch.relu(torch.tanh(x))
         assert torch.equal(model(x), expected)
         debugger.step()
-        debugger.start(model)
-        model[0].inner(x)
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            model[0].inner(x)
     finally:
         PrecisionDebugger.reset()
     first, second = (Dump(tmp_path / f"step{n}/rank") for n in (0, 1))

@@ -213,7 +213,7 @@ def test_the_name_of_a_call(tmp_path: Path, a: torch.Tensor, text: str) -> None:
         assert plain == expected or plain not in found
 
 
-def test_operators_are_told_wherever_they_stand(tmp_path: Path, a: torch.Tensor) -> None:
+def test_operators_are_reported_wherever_they_stand(tmp_path: Path, a: torch.Tensor) -> None:
     class Body:
         found = a + 1  # in a class body
 

@@ -50,7 +50,7 @@ def test_of_several_models_the_name_begins_with_the_index(tmp_path: Path) -> Non
     assert held(dump)["Tensor.__mul__.0.forward"] == {"input.1": "buffers.1.table"}
 
 
-def test_tensors_of_modules_inside_are_not_told(tmp_path: Path) -> None:
+def test_tensors_of_modules_inside_are_not_said(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     assert held(record(tmp_path, lambda: net(torch.randn(3, 4)), net)) == {}
 

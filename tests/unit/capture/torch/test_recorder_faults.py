@@ -184,7 +184,7 @@ def test_a_function_that_fails_or_answers_nonsense_is_not_noticed_by_the_trainin
         assert asked, "it is asked, or this test says nothing"
 
 
-def test_a_fault_is_told_once_and_what_was_recorded_before_it_stays(
+def test_a_fault_is_reported_once_and_what_was_recorded_before_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], expected: list[Any]
 ) -> None:
     with monkeypatch.context() as patch:

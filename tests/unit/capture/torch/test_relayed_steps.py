@@ -67,7 +67,7 @@ class Pair(nn.Module):
         return result
 
 
-def test_each_of_several_optimizers_tells_its_own_parameters() -> None:
+def test_each_of_several_optimizers_says_its_own_parameters() -> None:
     model, steps = Pair(), Steps()
     first = torch.optim.SGD(model.head.parameters(), 0.1, momentum=0.9)
     second = torch.optim.Adam(model.body.parameters(), 0.1)
@@ -90,7 +90,7 @@ def test_each_of_several_optimizers_tells_its_own_parameters() -> None:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_what_is_told_is_what_the_step_works_on(fused: bool) -> None:
+def test_what_is_reported_is_what_the_step_works_on(fused: bool) -> None:
     """Fused kernels do not count as writes for torch: weights before and after are read as they are then."""
     model, steps = nn.Linear(3, 1, bias=False), Steps()
     optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=fused, foreach=False)
@@ -108,7 +108,7 @@ def test_what_is_told_is_what_the_step_works_on(fused: bool) -> None:
     assert [found["weight"][2]["step"] for found in steps.after_it] == [1.0, 2.0, 3.0]
 
 
-def test_a_closure_is_part_of_one_step_and_its_last_gradients_are_told_behind_it() -> None:
+def test_a_closure_is_part_of_one_step_and_its_last_gradients_are_reported_behind_it() -> None:
     model, steps = nn.Linear(3, 1, bias=False), Steps()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
     gradients: list[Any] = []
@@ -174,7 +174,7 @@ def test_a_fused_step_under_a_scaler_says_by_itself_whether_it_was_taken() -> No
     assert steps.after_it[1]["weight"][1] == [[2.0, 2.0, 2.0]]
 
 
-def test_a_step_that_raises_is_told_as_failed_and_the_next_one_as_ever() -> None:
+def test_a_step_that_raises_is_reported_as_failed_and_the_next_one_as_ever() -> None:
     class Failing(torch.optim.SGD):
         fails = True
 
@@ -206,11 +206,9 @@ def test_a_listener_changes_nothing_of_which_steps_are_dumped(tmp_path: Path, le
         torch.manual_seed(0)
         model = nn.Linear(3, 1)
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        made.start(model)
-        model(torch.ones(2, 3)).sum().backward()
-        optimizer.step()
-        made.stop()
-        made.step()
+        with made.recording(model):
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
         if listener is not None:
             assert [moment for moment, _ in listener.moments] == ["before", "after"]
     PrecisionDebugger.reset()
@@ -219,17 +217,15 @@ def test_a_listener_changes_nothing_of_which_steps_are_dumped(tmp_path: Path, le
     assert ("Optimizer.SGD.0.forward" in heard) == is_dumped
 
 
-def test_with_the_dump_of_steps_switched_off_they_are_told_all_the_same(tmp_path: Path) -> None:
+def test_with_the_dump_of_steps_switched_off_they_are_reported_all_the_same(tmp_path: Path) -> None:
     steps = Steps()
     made = PrecisionDebugger(dump_path=str(tmp_path), task="statistics", level="L1", optimizer=False)
     made.add(steps)
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    made.start(model)
-    model(torch.ones(2, 3)).sum().backward()
-    optimizer.step()
-    made.stop()
-    made.step()
+    with made.recording(model):
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
     PrecisionDebugger.reset()
     assert steps.moments == [("before", "Optimizer.SGD.0.forward"), ("after", "Optimizer.SGD.0.forward")]
     assert "Optimizer.SGD.0.forward" not in Dump(tmp_path / "step0" / "rank").data

@@ -107,19 +107,6 @@ def test_evaluation_begins_no_step(follow: Followed) -> None:
     assert len(dump.names(0, "linear")) == 4
 
 
-def test_a_program_without_an_optimizer_is_one_step(follow: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Other tests may have left optimizers to the garbage collector.
-    monkeypatch.setattr("msprobe.launcher.script_steps.all_optimizers", lambda: iter(()))
-    follow(level="L0")
-    model = Toy()
-    with torch.no_grad():
-        toy_loss(model)
-        toy_loss(model)
-    dump = follow.end()
-    assert dump.steps() == ["step0"]
-    assert "Module.l1.Linear.forward.1" in dump.names(0)
-
-
 def test_a_transformation_of_the_data_is_no_model(follow: Followed) -> None:
     follow(level="L0")
     model, flatten = Toy(), nn.Flatten()
@@ -150,23 +137,6 @@ def test_models_that_join_later_are_watched_under_names_of_their_own(follow: Fol
     assert "Module.l1.Linear.backward.0" in dump.names(0)
 
 
-def test_a_step_of_several_optimizers_ends_when_all_have_stepped(follow: Followed) -> None:
-    follow(level="L0")
-    generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
-    of_generator = torch.optim.SGD(generator.parameters(), 0.1)
-    of_critic = torch.optim.SGD(critic.parameters(), 0.1)
-    for _ in range(3):
-        critic(generator(torch.ones(1, 2)).detach()).sum().backward()
-        of_critic.step()
-        critic(generator(torch.ones(1, 2))).sum().backward()
-        of_generator.step()
-    dump = follow.end()
-    assert dump.steps() == ["step0", "step1", "step2"]
-    for step in range(3):
-        assert len(dump.names(step, "Optimizer.SGD")) == 2
-        assert len(modules(dump, step)) == 4
-
-
 def test_an_optimizer_that_never_steps_is_not_waited_for(follow: Followed) -> None:
     follow(level="L0")
     model, idle = Toy(), nn.Linear(2, 2)
@@ -180,24 +150,6 @@ def test_an_optimizer_that_never_steps_is_not_waited_for(follow: Followed) -> No
     assert dump.steps() == ["step0", "step1", "step2"]
     assert "Module.l1.Linear.forward.1" in dump.names(0)
     assert "Module.l1.Linear.forward.1" not in dump.names(1)
-
-
-def test_an_optimizer_inside_another_is_part_of_its_step(follow: Followed) -> None:
-    class Wrapper(torch.optim.Optimizer):
-        def __init__(self, inner: torch.optim.Optimizer) -> None:
-            super().__init__(inner.param_groups[0]["params"], {})
-            self.inner = inner
-
-        def step(self, closure: Any = None) -> None:
-            self.inner.step()
-
-    follow(level="L0")
-    model = Toy()
-    optimizer = Wrapper(torch.optim.SGD(model.parameters(), 0.1))
-    for seed in range(2):
-        toy_loss(model, seed).backward()
-        optimizer.step()
-    assert follow.end().steps() == ["step0", "step1"]
 
 
 @pytest.mark.parametrize(("kind", "more"), [(torch.optim.LBFGS, {"max_iter": 4}), (torch.optim.AdamW, {})])
@@ -267,16 +219,6 @@ def test_a_step_that_the_scaler_skips_counts(follow: Followed) -> None:
         assert modules(dump, step) == TOY
 
 
-def test_step_filters_hold(follow: Followed) -> None:
-    follow(level="L1", step=[1])
-    model = Toy()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for seed in range(4):
-        toy_loss(model, seed).backward()
-        optimizer.step()
-    assert follow.end().steps() == ["step1"]
-
-
 def passes_of(dump: Dump) -> list[int]:
     """How many passes of the optimizers' models each step has."""
     return [len([n for n in modules(dump, i) if "Linear" in n]) for i in range(len(dump.steps()))]
@@ -334,23 +276,6 @@ def test_one_training_after_the_other(follow: Followed) -> None:
             optimizer.step()
     dump = follow.end()
     assert passes_of(dump) == [1] * 6
-
-
-def test_a_critic_that_is_trained_several_times_for_each_step_of_the_generator(follow: Followed) -> None:
-    """In the first round nothing tells that the generator will step; from the second on it is waited for."""
-    follow(level="L0")
-    generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
-    of_generator = torch.optim.SGD(generator.parameters(), 0.1)
-    of_critic = torch.optim.SGD(critic.parameters(), 0.1)
-    for _ in range(4):
-        for _ in range(3):
-            critic(torch.ones(1, 2)).sum().backward()
-            of_critic.step()
-        critic(generator(torch.ones(1, 2))).sum().backward()
-        of_generator.step()
-    dump = follow.end()
-    counted = [(len(dump.names(i, "Optimizer.SGD"))) for i in range(len(dump.steps()))]
-    assert counted[-2:] == [4, 4]
 
 
 def test_an_optimizer_that_steps_no_more_is_not_waited_for(follow: Followed) -> None:

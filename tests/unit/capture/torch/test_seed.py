@@ -174,6 +174,6 @@ def test_wrong_flags(name: str, value: Any) -> None:
         seed_all(1, **{name: value})
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(InvalidInputError, match=r"seed .*; mode .*; rm_dropout"):
         seed_all(-1, mode=1, rm_dropout=2)  # type: ignore[arg-type]

@@ -135,7 +135,7 @@ def test_keys_stand_in_the_order_of_the_specification() -> None:
     assert info.text == in_one_line(json.loads(info.text)).encode()
 
 
-def test_extra_keys_appear_only_when_they_tell_something() -> None:
+def test_extra_keys_appear_only_when_they_say_something() -> None:
     plain = ["type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad"]
     assert list(described(torch.tensor([1.0, 2.0]))) == plain
     assert described(torch.tensor([0.0, nan, inf, -inf, 0.0, -0.0]))["nan"] == 1
@@ -232,7 +232,7 @@ def test_structure_mode_reads_nothing(defer: bool) -> None:
     assert not info.late
 
 
-def test_nonfinite_tells_nan_and_infinity_in_every_float_type() -> None:
+def test_nonfinite_says_nan_and_infinity_in_every_float_type() -> None:
     def nonfinite(tensor, mode="statistics"):
         return TensorStatistics(mode).describe(tensor).nonfinite
 

@@ -411,7 +411,7 @@ def faults(monkeypatch) -> list[str]:
     return counted
 
 
-def test_after_repeated_faults_python_goes_on_and_one_line_tells_so(monkeypatch, faults, capsys) -> None:
+def test_after_repeated_faults_python_goes_on_and_one_line_says_so(monkeypatch, faults, capsys) -> None:
     calls = []
 
     def failing(*arguments) -> bytes:

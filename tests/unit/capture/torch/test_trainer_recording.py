@@ -129,7 +129,7 @@ def test_the_scripts_own_debugger_is_used(tmp_path: Path) -> None:
     assert Dump(tmp_path / "dump").file()["level"] == "L0"
 
 
-def test_a_wrong_setting_is_told_when_the_callback_is_made() -> None:
+def test_a_wrong_setting_is_reported_when_the_callback_is_made() -> None:
     with pytest.raises(MsprobeError, match="level"):
         TrainerRecording(None, {"level": "L7"})
     with raising(InvalidInputError, "debugger-not-created"):
@@ -139,7 +139,7 @@ def test_a_wrong_setting_is_told_when_the_callback_is_made() -> None:
 @pytest.mark.parametrize(
     ("module", "package", "extra"), [("huggingface", "transformers", "hf"), ("lightning", "lightning", "lightning")]
 )
-def test_a_missing_package_is_told_in_one_line(
+def test_a_missing_package_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, module: str, package: str, extra: str
 ) -> None:
     monkeypatch.delitem(sys.modules, f"msprobe.integrations.{module}", raising=False)

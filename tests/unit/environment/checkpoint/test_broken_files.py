@@ -10,7 +10,6 @@ import pickle
 import resource
 import struct
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -115,8 +114,6 @@ _LAUGHS = (
     + b"."
 )
 _MANY = b"\x80\x02(" + b"}" * 9_000_000 + b"l."
-_DISTCP = b"__0_0.distcp"
-_LENGTH = struct.pack("<I", len(_DISTCP)) + _DISTCP
 
 CASES: dict[str, Callable[[Path], Path]] = {
     "empty file": lambda p: written(p / "x.pt", b""),
@@ -357,7 +354,7 @@ def test_a_pickle_sets_nothing_on_what_reads_it(tmp_path: Path) -> None:
     assert (dict(REBUILD), REBUILD["torch._utils._rebuild_tensor_v2"].__defaults__) == before
 
 
-def test_values_that_are_gone_when_they_are_read_are_told_row_by_row(tmp_path: Path) -> None:
+def test_values_that_are_gone_when_they_are_read_are_reported_row_by_row(tmp_path: Path) -> None:
     dcp.save({"model": _TENSOR}, checkpoint_id=tmp_path / "dcp", no_dist=True)
     block = next((tmp_path / "dcp").glob("*.distcp"))
     data = bytearray(block.read_bytes())
@@ -368,20 +365,8 @@ def test_values_that_are_gone_when_they_are_read_are_told_row_by_row(tmp_path: P
     assert "distcp" in found.rows[0].detail
 
 
-def test_every_mistake_of_both_sides_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_both_sides_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(MsprobeError, match=r"a\.pt.*b\.pt.*c\.pt"):
         compare_checkpoints(
             CheckpointRequest(str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), earlier=str(tmp_path / "c.pt"))
         )
-
-
-@pytest.mark.process
-def test_no_framework_is_loaded(tmp_path: Path) -> None:
-    path = saved(tmp_path / "a.pt", _TENSOR)
-    code = (
-        "import sys; from msprobe.cli import main; "
-        f"status = main(['config_check', '-c', {str(path)!r}, {str(path)!r}, '-o', {str(tmp_path / 'o.json')!r}]); "
-        "assert not {'torch', 'mindspore', 'transformers'} & set(sys.modules); "
-        "sys.exit(status)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from safetensors.torch import save_file
 from support.checkpoints import compared
 from support.coded_texts import raising
 
-from msprobe.engine import Workers
-from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints
 from msprobe.environment.checkpoint.opening import open_checkpoint
 from msprobe.errors import InvalidInputError, PathError
 
@@ -258,36 +254,3 @@ def test_a_map_gives_names_their_partners(tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_text("- old")
     with raising(InvalidInputError, "name-map-form"):
         compared(tmp_path / "a.pt", tmp_path / "b.pt", names=str(tmp_path / "map.yaml"))
-
-
-@pytest.mark.process
-def test_processes_find_what_one_finds(tmp_path: Path) -> None:
-    for name, seed in (("a", 1), ("b", 2)):
-        torch.save(
-            {str(at): torch.randn(9, generator=torch.Generator().manual_seed(seed)) for at in range(4100)},
-            tmp_path / name,
-        )
-    request = CheckpointRequest(str(tmp_path / "a"), str(tmp_path / "b"))
-    with pytest.raises(InvalidInputError, match="known"):
-        compare_checkpoints(CheckpointRequest(str(tmp_path), str(tmp_path)))
-    one, two = compare_checkpoints(request), compare_checkpoints(request, Workers(2))
-    assert one.rows == two.rows
-    assert one.counts == {"changed": 4100}
-
-
-@pytest.mark.process
-def test_memory_is_that_of_the_largest_parameter(tmp_path: Path) -> None:
-    """48 parameters of 4 MiB: as a whole they would not fit under the limit."""
-    torch.save({str(at): torch.full((1 << 20,), float(at)) for at in range(48)}, tmp_path / "a.pt")
-    torch.save({str(at): torch.full((1 << 20,), at + 0.5) for at in range(48)}, tmp_path / "b.pt")
-    code = (
-        "import resource, sys\n"
-        "from msprobe.environment.checkpoint.comparison import CheckpointRequest, compare_checkpoints\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "found = compare_checkpoints(CheckpointRequest(sys.argv[1], sys.argv[2]))\n"
-        "assert len(found.rows) == 48\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "a.pt"), str(tmp_path / "b.pt")]
-    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert grown * 1024 < 100 << 20

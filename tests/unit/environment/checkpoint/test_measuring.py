@@ -76,7 +76,7 @@ def test_numbers_are_those_of_their_definitions() -> None:
     assert found.max_abs == pytest.approx(np.abs(a - b).max(), rel=1e-12)
 
 
-def test_zeros_and_nans_as_8_1_1_tells_them() -> None:
+def test_zeros_and_nans_as_8_1_1_says_them() -> None:
     zero, some = np.zeros(5, np.float32), np.ones(5, np.float32)
     assert measured(zero, some).cosine is None
     assert measured(zero, zero.copy()).cosine == 1.0
@@ -144,7 +144,7 @@ def test_what_matters_first_comes_first(tmp_path: Path) -> None:
     assert kinds[5:] == [("equal", "a"), ("equal", "f")]
 
 
-def test_heads_and_parts_of_attention_in_another_order_are_told_with_their_size(tmp_path: Path) -> None:
+def test_heads_and_parts_of_attention_in_another_order_are_reported_with_their_size(tmp_path: Path) -> None:
     torch.manual_seed(0)
     first = {"q_proj.weight": torch.randn(32, 16), "o_proj.weight": torch.randn(16, 32), "q_proj.bias": torch.randn(32)}
     first["qkv.weight"] = torch.randn(48, 16)

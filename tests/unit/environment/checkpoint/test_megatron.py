@@ -76,7 +76,7 @@ def test_a_missing_rank_is_named_and_can_be_allowed(tmp_path: Path) -> None:
     assert ["mp_rank_01_001" in one.what for one in found.coverage.not_read] == [False, True]
 
 
-def test_copies_that_differ_between_ranks_are_told(tmp_path: Path) -> None:
+def test_copies_that_differ_between_ranks_are_reported(tmp_path: Path) -> None:
     whole, split = save(tmp_path / "whole", dense()), save(tmp_path / "split", dense(), tp=2)
     path = split / "iter_0000100/mp_rank_01/model_optim_rng.pt"
     state = torch.load(path, weights_only=False)

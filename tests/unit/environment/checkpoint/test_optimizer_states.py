@@ -60,7 +60,7 @@ def test_numbers_stay_where_the_order_of_parameters_is_not_known(tmp_path: Path)
     assert not found.differs
 
 
-def test_a_moment_that_is_gone_or_changed_is_told_by_its_parameter(tmp_path: Path) -> None:
+def test_a_moment_that_is_gone_or_changed_is_reported_by_its_parameter(tmp_path: Path) -> None:
     model, optimizer = trained("two")
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
     state = optimizer.state_dict()

@@ -75,7 +75,7 @@ def test_a_tolerance_lets_rounding_pass_and_nan_equals_nan(tmp_path: Path) -> No
         compared(tmp_path, {}, {}, tolerance=-1.0)
 
 
-def test_digests_tell_what_statistics_cannot(tmp_path: Path) -> None:
+def test_digests_say_what_statistics_cannot(tmp_path: Path) -> None:
     sides = [
         {**dataset({"args": {"0": ONE}, "kwargs": {}}), "digests/step0/rank0.json": {"dataset": {"args.0": digest}}}
         for digest in ("aa", "bb")
@@ -111,7 +111,7 @@ def test_a_rank_that_is_missing_is_an_error_and_a_step_that_was_not_collected_a_
 
 
 @pytest.mark.parametrize(("name", "level"), [("weights", "error"), ("random", "warning"), ("hyperparameters", "error")])
-def test_a_part_that_one_pack_lacks_is_told(tmp_path: Path, name: str, level: str) -> None:
+def test_a_part_that_one_pack_lacks_is_reported(tmp_path: Path, name: str, level: str) -> None:
     entries = {"weights": weights({"w": ONE}), "random": {"random/rank0.json": {}}, "hyperparameters": {STATIC: {}}}
     for sides, side in (((entries[name], {}), "cmp"), (({}, entries[name]), "bench")):
         part = part_of(compared(tmp_path, *sides), name)

@@ -49,7 +49,7 @@ def test_an_npu_and_a_gpu_are_compared_by_what_variables_mean() -> None:
     assert compare(gpu, npu).rows[2] == (lone("cmp"), "HCCL_INTRA_ROCE_ENABLE", None, "1", "warning")
 
 
-def test_what_is_not_in_the_table_is_told_and_changes_nothing() -> None:
+def test_what_is_not_in_the_table_is_reported_and_changes_nothing() -> None:
     part = compare({"USER": "a", "_": "x", "SHLVL": "1"}, {"EDITOR": "vi", "_": "y", "USER": "a"})
     assert part.rows == [("", "EDITOR", None, "vi", "info")]
     assert part.level == "pass"

@@ -105,7 +105,7 @@ def test_any_launcher_is_known(command: str) -> None:
     assert told(command) == {"nproc_per_node": "8", "lr": "1"}
 
 
-def test_a_launcher_whose_script_only_a_run_tells_is_read() -> None:
+def test_a_launcher_whose_script_only_a_run_says_is_read() -> None:
     assert told("srun singularity exec --nv x.sif torchrun --nnodes 2 $1 --lr $2 --epochs 3") == {
         "nnodes": "2",
         "lr": "$2",
@@ -139,7 +139,7 @@ def test_values_of_several_words_are_lists_and_options_that_come_twice_count_onc
     }
 
 
-def test_what_only_a_run_tells_stays_as_it_is_written() -> None:
+def test_what_only_a_run_says_stays_as_it_is_written() -> None:
     script = 'S=$(date +%s)\npython t.py --save $1 --load "${CKPT}" --port $((S + 1)) --name x-$S --bf16 $EXTRA_ARGS'
     assert told(script) == {
         "save": "$1",

@@ -86,7 +86,7 @@ def test_files_are_merged_and_a_name_with_two_values_says_so(tmp_path: Path) -> 
     }
 
 
-def test_missing_files_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_are_left_out_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "no.sh")
     assert read([missing]) == {}
     assert mentions(capsys.readouterr().out, "source-does-not-exist", path=missing)
@@ -104,7 +104,7 @@ def test_a_settings_file_that_a_script_names_is_asked_for_unless_it_is_given(tmp
     assert [note for note in notes if '"d.json" is named' in note]
 
 
-def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
     with raising(TypeError, "sources-are-no-list"):
         read("x.sh")  # type: ignore[arg-type]
     assert issubclass(NotAListError, InvalidInputError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from support.coded_texts import mentions
-from support.forked import run
 from torch import nn
 from unit.monitor.torch.monitored import make, monitored, train_m, way
 
@@ -113,49 +111,6 @@ def test_a_step_that_is_begun_and_healthy_raises_nothing(tmp_path: Path) -> None
     monitor.note(loss=1.0)
     monitor.stop()
     assert alerts(tmp_path) == []
-
-
-PROGRAM = """
-import os, signal, sys
-import torch
-from torch import nn
-from msprobe.pytorch import TrainerMon
-how = sys.argv[1]
-model = nn.Linear(4, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-monitor = TrainerMon("monitor.json")
-monitor.set_monitor(model, optimizer=optimizer)
-for step in range(9):
-    loss = model(torch.full((3, 4), float("nan") if step == 6 else 1.0)).square().mean()
-    if how == "noted":
-        monitor.note(loss=loss.item())
-        if step == 6:
-            os.kill(os.getpid(), signal.SIGKILL)
-    loss.backward()
-    if step == 6 and how == "raise":
-        raise RuntimeError("loss is NaN")
-    if step == 6 and how == "exit":
-        sys.exit(3)
-    optimizer.step()
-    if step == 6:
-        if how == "quick":
-            os._exit(1)
-        os.kill(os.getpid(), {"kill": signal.SIGKILL, "term": signal.SIGTERM, "abort": signal.SIGABRT}[how])
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("how", ["kill", "term", "abort", "quick", "noted", "raise", "exit"])
-def test_whatever_ends_the_program_the_alert_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    (tmp_path / "monitor.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "train.py").write_text(PROGRAM)
-    monkeypatch.setenv("MONITOR_OUTPUT_DIR", "out")
-    assert run("train.py", how, cwd=tmp_path).returncode != 0
-    found = alerts(tmp_path)
-    assert {step for step, _, _ in found} == {6}
-    assert (tmp_path / "out/anomaly_detected/rank0/anomaly.json").exists()
 
 
 # ---------------------------------------------------------------- runs of their own

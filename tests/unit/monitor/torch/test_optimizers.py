@@ -495,33 +495,6 @@ def test_compiled_models(tmp_path: Path, what: str) -> None:
         assert {"fc2.input", "fc2.output"} <= set(found.names("actv", 1))
 
 
-@pytest.mark.process
-def test_a_fork_writes_nothing(tmp_path: Path) -> None:
-    """Workers of a data loader are forks of the training: they neither write nor take away."""
-
-    class Numbers(torch.utils.data.Dataset[torch.Tensor]):
-        def __getitem__(self, at: int) -> torch.Tensor:
-            return torch.full((4,), float(at))
-
-        def __len__(self) -> int:
-            return 6
-
-    def train(attach: Attach) -> Any:
-        torch.manual_seed(0)
-        model = ModelM()
-        adam = torch.optim.Adam(model.parameters(), lr=0.01)
-        attach(model, adam)
-        for batch in torch.utils.data.DataLoader(Numbers(), 2, num_workers=1, multiprocessing_context="fork"):
-            model(batch).square().mean().backward()
-            adam.step()
-            adam.zero_grad()
-        return [model, adam]
-
-    found = monitored(tmp_path, EVERYTHING, train)
-    assert found.steps("grad_reduced") == found.steps("actv") == [0, 1, 2]
-    assert len(list((tmp_path / "out").iterdir())) == 1
-
-
 def test_the_same_numbers_in_all_ways_of_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the C extension, without it, and as on an accelerator."""
     from msprobe.capture import native
@@ -562,12 +535,10 @@ def test_a_monitor_beside_a_debugger(tmp_path: Path) -> None:
     debugger = PrecisionDebugger(dump_path=str(tmp_path / "dump"), task="statistics", level="mix", step=[1])
     try:
         for _ in range(3):
-            debugger.start(model)
-            model(torch.randn(3, 4)).square().mean().backward()
-            adam.step()
-            adam.zero_grad()
-            debugger.stop()
-            debugger.step()
+            with debugger.recording(model):
+                model(torch.randn(3, 4)).square().mean().backward()
+                adam.step()
+                adam.zero_grad()
     finally:
         PrecisionDebugger.reset()
     monitor.stop()

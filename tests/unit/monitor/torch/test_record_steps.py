@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 from support.coded_texts import mentions
-from support.command_line import call
-from support.forked import run
 from torch import nn
 from unit.monitor.torch.monitored import monitored, train_m
 
@@ -185,39 +183,9 @@ def test_a_step_that_is_not_finished_is_kept_with_its_alert(tmp_path: Path) -> N
     assert any(name.startswith("Module.0.Linear.backward") for name in content["data"])
 
 
-KILLED = """
-import os, signal
-import torch
-from torch import nn
-from msprobe.pytorch import TrainerMon
-model = nn.Linear(4, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-monitor = TrainerMon("monitor.json")
-monitor.set_monitor(model, optimizer=optimizer)
-for step in range(9):
-    loss = model(torch.full((3, 4), float("nan") if step == 6 else 1.0)).square().mean()
-    monitor.note(loss=loss.item())
-    loss.backward()
-    if step == 6:
-        os.kill(os.getpid(), signal.SIGKILL)
-    optimizer.step()
-"""
-
-
-@pytest.mark.process
-def test_a_killed_program_leaves_the_step_of_its_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "monitor.json").write_text(json.dumps(RECORDS))
-    (tmp_path / "train.py").write_text(KILLED)
-    monkeypatch.setenv("MONITOR_OUTPUT_DIR", "out")
-    assert run("train.py", cwd=tmp_path).returncode != 0
-    (place,) = (tmp_path / "out").rglob("behind_alert")
-    assert [folder.name for folder in place.iterdir()] == ["step6"]
-    assert call("check", place).returncode == 1
-
-
 @pytest.mark.parametrize("field", ["keep", "times"])
 @pytest.mark.parametrize("value", [-1, "3", True, 1.5, 10**6])
-def test_a_wrong_number_of_steps_is_told(tmp_path: Path, field: str, value: Any) -> None:
+def test_a_wrong_number_of_steps_is_reported(tmp_path: Path, field: str, value: Any) -> None:
     path = tmp_path / "monitor.json"
     path.write_text(json.dumps({"alert": {"rules": [], "record": {field: value}}}))
     with pytest.raises(TypeError, match='"alert"') as refused:
@@ -240,11 +208,9 @@ def test_a_program_that_records_itself_is_left_alone(tmp_path: Path, monkeypatch
         with TrainerMon(path) as monitor:
             monitor.set_monitor(model, optimizer=optimizer)
             for step in range(4):
-                debugger.start(model)
-                model(torch.full((2, 4), float("nan") if step == 1 else 1.0)).sum().backward()
-                optimizer.step()
-                debugger.stop()
-                debugger.step()
+                with debugger.recording(model):
+                    model(torch.full((2, 4), float("nan") if step == 1 else 1.0)).sum().backward()
+                    optimizer.step()
                 optimizer.zero_grad()
     finally:
         PrecisionDebugger.reset()
@@ -264,7 +230,7 @@ def test_sketches_of_each_step_and_of_those_before_an_alert(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("ring", [-1, "3", True, 1.5])
-def test_a_wrong_ring_is_told(tmp_path: Path, ring: Any) -> None:
+def test_a_wrong_ring_is_reported(tmp_path: Path, ring: Any) -> None:
     path = tmp_path / "monitor.json"
     path.write_text(json.dumps({"alert": {"rules": [], "ring": ring}}))
     with pytest.raises(TypeError, match='"alert"') as refused:

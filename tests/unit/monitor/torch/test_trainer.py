@@ -331,7 +331,7 @@ def test_targets(
         ("0:fc", "0:fc in targets is no whole name (did you mean fc"),
     ],
 )
-def test_a_mistyped_target_is_told_with_the_nearest_name(
+def test_a_mistyped_target_is_reported_with_the_nearest_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], target: str, said: str
 ) -> None:
     monitored(tmp_path, {"targets": {target: {}, "fc2": {}}, "xy_distribution": True}, train_m())
@@ -339,7 +339,7 @@ def test_a_mistyped_target_is_told_with_the_nearest_name(
 
 
 @pytest.mark.parametrize("target", ["fc1", "fc1.", "fc1.weight", "0:fc1", "drop"])
-def test_a_target_that_is_a_whole_name_is_not_told(
+def test_a_target_that_is_a_whole_name_is_not_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], target: str
 ) -> None:
     config = {"targets": {target: {}}, "xy_distribution": True, "all_xy": True, "wg_distribution": True}
@@ -347,7 +347,7 @@ def test_a_target_that_is_a_whole_name_is_not_told(
     assert "in targets" not in capfd.readouterr().out
 
 
-def test_rules_that_see_nothing_are_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rules_that_see_nothing_are_reported_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rules = [{"rule_name": "ExplodingUpdateRatio"}, {"rule_name": "LossSpike"}]
     config = {"wg_distribution": True, "alert": {"rules": rules}}
     monitored(tmp_path, config, train_m(steps=4))

@@ -113,7 +113,7 @@ def test_the_training_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
         assert torch.equal(plain, watched)
 
 
-def test_a_rank_means_nothing_in_a_single_process_and_is_told(
+def test_a_rank_means_nothing_in_a_single_process_and_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     train(tmp_path, rank=1, steps=1)
@@ -122,7 +122,7 @@ def test_a_rank_means_nothing_in_a_single_process_and_is_told(
     assert mentions(told.out + told.err, "module-ranks-without-group")
 
 
-def test_a_missing_optimizer_is_told_and_a_second_start_too(tmp_path: Path) -> None:
+def test_a_missing_optimizer_is_reported_and_a_second_start_too(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"output_dir": str(tmp_path), "monitors": ALL}))
     model = ModelM()

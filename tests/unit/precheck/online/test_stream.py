@@ -44,14 +44,12 @@ def train(folder: Path, sink: Any = None, steps: int = 2, **settings: Any) -> li
     if sink is not None:
         debugger.recorder.session.record_into(sink)
     for _ in range(steps):
-        debugger.start(model)
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = model(torch.randn(3, 4)).square().mean()
-        loss.backward()
-        adam.step()
-        adam.zero_grad()
-        debugger.stop()
-        debugger.step()
+        with debugger.recording(model):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.randn(3, 4)).square().mean()
+            loss.backward()
+            adam.step()
+            adam.zero_grad()
     PrecisionDebugger.reset()
     return [one.detach().clone() for one in model.parameters()]
 
