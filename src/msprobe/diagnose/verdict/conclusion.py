@@ -270,7 +270,8 @@ def _is_exact(suspect: Suspect) -> bool:
     """True for what no rounding makes: other calls, other arguments, other whole numbers."""
     seen = suspect.finding.fact(SeenFact)
     is_whole = seen is not None and is_tensor(seen.difference.left) and is_integer(seen.difference.left)
-    return suspect.finding.kind in ("structure", "argument", "mutation") or is_whole
+    is_of_one_side = suspect.finding.fact(OneSide) is not None
+    return suspect.finding.kind in ("structure", "argument", "mutation") or is_of_one_side or is_whole
 
 
 def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
