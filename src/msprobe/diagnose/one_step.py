@@ -193,7 +193,8 @@ def _exchanged(scene: Scene) -> dict[str, Any]:
         put_in.setdefault(exchange.key, array("d")).extend((exchange.distance, exchange.coherent))
     nobody: Any = None
     waiting = {waiting.node.event.name: replace(waiting.node, event=nobody) for waiting in scene.by_rows.waiting}
-    return {"put_in": put_in, "waiting": waiting}
+    taken = {node.event.name: node.taken_over_ranks for node in scene.by_rows.over_ranks}
+    return {"put_in": put_in, "waiting": waiting, "taken_over_ranks": taken}
 
 
 def _is_explained(scene: Scene, before: Reach) -> bool:

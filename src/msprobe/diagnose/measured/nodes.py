@@ -14,7 +14,7 @@ from msprobe.diagnose.measured import boundaries, compared, scales
 from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
-from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on, put_together
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
@@ -94,7 +94,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     if not has_calls:
         yield from module_nodes(pairing, run_unit, crossing)
     made, gradients = Made(table), GradientsHandedOn(table, pairing)
-    exchanged = {} if is_alone else numbers_of_exchanges(pairing)
+    exchanged, over_ranks = {} if is_alone else numbers_of_exchanges(pairing), not (is_alone or crossing)
     behind_norms = _gradients_of_batch_norms(calls)
     for call in calls.values():
         if call.event.direction == "gradient":
@@ -107,9 +107,13 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             continue
         if call.event.parts.kind == "optimizer":
             yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
+            if over_ranks:
+                yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
+            if over_ranks and call.event.direction == "forward":
+                yield from put_together(call.event, gradients.put_together(call.inputs))
         if call.event in exchanged:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, exchanged[call.event])
         else:

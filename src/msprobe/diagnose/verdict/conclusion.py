@@ -15,7 +15,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Effect, OneSide, OtherArguments, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status
-from msprobe.diagnose.measured.node import Node
+from msprobe.diagnose.measured.node import Node, TakenGradient
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
@@ -75,6 +75,8 @@ class ComparedRank:
     put_in: Mapping[tuple[str, tuple[int, ...]], Sequence[float]] = field(default_factory=dict)
     #: Collectives that their own rank does not explain, by the names of their records.
     waiting: Mapping[str, Node] = field(default_factory=dict)
+    #: Gradients that all ranks may have put together, by the names of the records of what takes them.
+    taken_over_ranks: Mapping[str, tuple[TakenGradient, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
