@@ -1,4 +1,4 @@
-"""Numbers that a program takes out of tensors and computes with: they differ behind other kernels, and are no settings."""
+"""Numbers that a program takes out of tensors, and computes with: they differ behind kernels, and are no settings."""
 
 from __future__ import annotations
 

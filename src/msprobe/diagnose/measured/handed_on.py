@@ -29,6 +29,8 @@ _ROUNDED = 1.0
 _MOST_COMPARED = 200_000
 #: So many gradients of a step are looked for among those of all ranks, each as the sum of so many passes at the most.
 _MOST_PUT_TOGETHER, _MOST_PASSES = 100, 16
+#: What other ranks gave is further apart by so much at the most, or cancels out as much.
+_OTHER_RANKS = 2.0
 _SIDES = 1, 0
 _ROOT_OF_SUMS = math.sqrt(SUMS)
 _NOT_ADDED_UP = 0, 1.0
@@ -117,6 +119,24 @@ class GradientsHandedOn:
                 # The norm of all, which clips, is as far apart as all of them together.
                 common = whole if abs(factor - 1.0) > unit else 0.0
                 yield from self._result(name, place, passes[-count:], abs(factor), common)
+
+    def reduced_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
+        """What an optimizer gets that neither this rank's passes nor a call gave, as ranks that have a part of each
+        parameter get it: not much further apart than what the passes gave that parameter, and all of them together.
+        """
+        whole = self._apart_together()
+        for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
+            if not unit or place < 0 or place in self._is_known or self._given_by_call(place):
+                continue
+            places = [place for passes in self._delivered.values() for place in passes.get(name, ())]
+            parts = [self._table.of(place) for place in places]
+            if parts and self._table.of(place).norm and all(part.is_known and part.norm for part in parts):
+                given = _OTHER_RANKS * max(whole, *(_over(part.distance, part) for part in parts))
+                made = self._table.of(place)
+                distance, coherent = _over(made.distance, made), _over(made.coherent, made)
+                yield MeasuredResult(
+                    name, distance, coherent, given, given, made.count, False, units=2.0, alone=made.count, alike=1.0
+                )
 
     def put_together(self, tensors: Tensors) -> Iterator[TakenGradient]:
         """What is taken that has the size of gradients, and is none that this rank's passes or calls gave."""

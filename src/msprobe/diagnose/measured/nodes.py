@@ -108,6 +108,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if call.event.parts.kind == "optimizer":
             yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
             if over_ranks:
+                yield from handed_on(call.event, call.inputs, gradients.reduced_at_optimizer(call.inputs))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
