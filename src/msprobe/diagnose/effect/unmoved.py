@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.parameter_names import parameter_name
+from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.store.rows import SUMS, Numbers, number_of
 
-#: What a row says of a weight on each side, and the unit of its type.
-Held = tuple[Numbers, Numbers, float]
+#: Of as many elements as these, rounding may move some on one side and none on the other; of more, this share of a unit
+#: is more than that.
+_FEW, _MOVED = 16, 0.25
+#: What a row says of a weight on each side, the unit of its type, and how many elements it has.
+Held = tuple[Numbers, Numbers, float, int]
 
 
 def weights_held(pairing: Pairing) -> dict[str, Held]:
@@ -27,26 +32,29 @@ def weights_held(pairing: Pairing) -> dict[str, Held]:
             continue
         others = dict(partner.parameters())
         for slot, leaf in event.parameters():
-            other, name = others.get(slot), parameter_name(event, slot)
+            other: Any = others.get(slot)
+            name = parameter_name(event, slot)
             if name in held or not (is_tensor(leaf) and is_tensor(other)) or leaf.get("requires_grad") is not True:
                 continue
             mine = pairing.candidate.part.rows.numbers(number_of(leaf))
             theirs = pairing.reference.part.rows.numbers(number_of(other))
             if mine is not None and theirs is not None:
-                held[name] = mine, theirs, max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
+                unit = max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
+                held[name] = mine, theirs, unit, numel(leaf)
     return held
 
 
 def unmoved_weights(now: Mapping[str, Held], before: Mapping[str, Held]) -> frozenset[str]:
-    """The weights that one side has as they were, bit by bit as rows say, and that the other has moved by a unit."""
+    """The weights that one side has as they were, bit by bit as rows say, and that the other has moved."""
     names: set[str] = set()
-    for name, (*sides, unit) in now.items():
+    for name, (*sides, unit, count) in now.items():
         if name not in before:
             continue
         pairs = list(zip(sides, before[name][:2], strict=True))
         moved = [math.dist(new[2], old[2]) / math.sqrt(SUMS) for new, old in pairs]
         are_same = [new == old for new, old in pairs]
         for is_same, distance, (new, _) in zip(are_same, reversed(moved), reversed(pairs), strict=True):
-            if is_same and distance > unit * math.sqrt(max(new[1], 0.0)):
+            least = unit * max(_MOVED, math.sqrt(_FEW / max(count, 1))) * math.sqrt(max(new[1], 0.0))
+            if is_same and distance > least:
                 names.add(name)
     return frozenset(names)

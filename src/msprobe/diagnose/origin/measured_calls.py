@@ -74,8 +74,9 @@ def look_at_rows(scene: Scene) -> None:
         _name(scene, judgement.first)
     for node in judgement.over_ranks:
         judged = scene.judged.get(node.event)
-        for gradient in node.taken_over_ranks if judged is not None else ():
-            name_gradient_over_ranks(scene, judged, gradient.slot, gradient.distance)
+        if judged is not None:
+            for gradient in node.taken_over_ranks:
+                name_gradient_over_ranks(scene, judged, gradient.slot, gradient.distance)
     if judgement.waiting:
         for named in judgement.waiting:
             _name(scene, named)
