@@ -15,13 +15,14 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
 WAYS = "reference", "healthy", "synchronised", "undivided", "dropped"
+SHARDED = "sharded-reference", "sharded-healthy", "sharded-unclipped"
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of two ranks of each way."""
     folder = tmp_path_factory.mktemp(request.param)
-    command = [sys.executable, "-m", "unit.diagnose.two_ranks", str(folder), request.param, *WAYS]
+    command = [sys.executable, "-m", "unit.diagnose.two_ranks", str(folder), request.param, *WAYS, *SHARDED]
     paths = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, check=True, cwd=ROOT, timeout=300, env={**os.environ, "PYTHONPATH": paths})
     return folder
@@ -42,6 +43,18 @@ def test_gradients_that_one_side_puts_together_otherwise(runs: Path, way: str, i
     first = verdict.findings[0]
     assert (verdict.status, first.kind) == ("diverged", "parameter_gradient"), verdict.findings
     assert first.entry == "Torch._foreach_norm.0.forward", first
+
+
+def test_shards_of_gradients_that_are_as_far_apart_as_these_agree(runs: Path) -> None:
+    verdict = compare_runs(runs / "sharded-healthy", runs / "sharded-reference")
+    assert verdict.status == "agree", verdict.findings
+
+
+def test_shards_of_gradients_that_one_side_changes_are_named(runs: Path) -> None:
+    """No call was recorded that clips, and none that shares the gradients out."""
+    verdict = compare_runs(runs / "sharded-unclipped", runs / "sharded-reference")
+    first = verdict.findings[0]
+    assert (verdict.status, first.kind, first.entry) == ("diverged", "gradient", "Optimizer.AdamW.0.forward")
 
 
 def test_of_one_rank_alone_nothing_is_said(runs: Path) -> None:

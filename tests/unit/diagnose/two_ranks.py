@@ -1,4 +1,5 @@
-"""A training on two ranks, with gradients that a wrapper averages unseen; each way in a folder of its own.
+"""A training on two ranks, with gradients that a wrapper averages unseen; each way in a folder of its own. Those of
+names that begin with ``sharded-`` are recorded at level L0.
 
 python -m unit.diagnose.two_ranks FOLDER PRECISION NAME ...
 """
@@ -17,6 +18,7 @@ import torch
 import torch.distributed as dist
 from bugs.kernels.device import Device
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
@@ -30,8 +32,7 @@ def averaged(rank: int, precision: str, wrong: str) -> Any:
     counts), ``synchronised`` (each micro-batch is averaged, which comes to the same).
     """
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    inner = nn.Sequential(nn.Embedding(30, 24), nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 30))
-    model: Any = DistributedDataParallel(inner.to(dtype))
+    model: Any = DistributedDataParallel(_network().to(dtype))
     if wrong == "undivided":
         model.register_comm_hook(None, _undivided)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -54,6 +55,28 @@ def averaged(rank: int, precision: str, wrong: str) -> Any:
     return model, step
 
 
+def sharded(precision: str, wrong: str) -> Any:
+    """The same of a model that is sharded, whose gradients are never whole. ``wrong``: ``unclipped``."""
+    model: Any = _network().to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(number: int) -> None:
+        generator = torch.Generator().manual_seed(100 * number + dist.get_rank())
+        tokens = torch.randint(0, 30, (4, 10), generator=generator)
+        loss = F.cross_entropy(model(tokens).float().flatten(0, 1), tokens.roll(-1, 1).flatten())
+        loss.backward()
+        if wrong != "unclipped":
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+    return model, step
+
+
+def _network() -> nn.Module:
+    return nn.Sequential(nn.Embedding(30, 24), nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 30))
+
+
 def _undivided(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
     future: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda done: done.value()[0])
@@ -73,10 +96,12 @@ def train(rank: int, store: str, folder: Path, precision: str, names: list[str])
     dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=rank, world_size=RANKS)
     for name in names:
         torch.manual_seed(0)
-        model, step = averaged(rank, precision, name)
-        debugger = PrecisionDebugger(dump_path=str(folder / name), task="statistics", level="mix")
+        kind, _, wrong = name.rpartition("-")
+        model, step = sharded(precision, wrong) if kind == "sharded" else averaged(rank, precision, wrong)
+        level = "L0" if kind == "sharded" else "mix"
+        debugger = PrecisionDebugger(dump_path=str(folder / name), task="statistics", level=level)
         debugger.start(model)
-        with Device("" if name == "reference" else "tiles"):
+        with Device("" if wrong == "reference" else "tiles"):
             step(0)
         debugger.stop()
         debugger.step()
