@@ -75,7 +75,7 @@ def _is_put_together_otherwise(taken: TakenGradient, call: str, results: Sequenc
     ranks = [rank.passes for result in results if (rank := _passes_of(result, call, taken.slot)) is not None]
     if not len(ranks) == len(results) > 1:
         return False
-    sides = [{(one.name, one.passes): one for one in _sums(taken, ranks, side)} for side in (0, 1)]
+    sides = [{(summed.name, summed.passes): summed for summed in _sums(taken, ranks, side)} for side in (0, 1)]
     for side, other in (sides, sides[::-1]):
         nearest = min(side.values(), key=operator.attrgetter("off"), default=None)
         if nearest is None or nearest.off > 1.0:
