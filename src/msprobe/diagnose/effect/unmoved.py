@@ -10,16 +10,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.tolerance import effect, units
 from msprobe.store.rows import SUMS, Numbers, number_of
 
-#: Of as many elements as these, rounding may move some on one side and none on the other; of more, this share of a unit
-#: is more than that.
-_FEW, _MOVED = 16, 0.25
 #: What a row says of a weight on each side, the unit of its type, and how many elements it has.
 Held = tuple[Numbers, Numbers, float, int]
 
@@ -39,8 +36,7 @@ def weights_held(pairing: Pairing) -> dict[str, Held]:
             mine = pairing.candidate.part.rows.numbers(number_of(leaf))
             theirs = pairing.reference.part.rows.numbers(number_of(other))
             if mine is not None and theirs is not None:
-                unit = max(epsilon_of(leaf["dtype"]), epsilon_of(other["dtype"]))
-                held[name] = mine, theirs, unit, numel(leaf)
+                held[name] = mine, theirs, max(units.eps_of(leaf), units.eps_of(other)), numel(leaf)
     return held
 
 
@@ -54,7 +50,6 @@ def unmoved_weights(now: Mapping[str, Held], before: Mapping[str, Held]) -> froz
         moved = [math.dist(new[2], old[2]) / math.sqrt(SUMS) for new, old in pairs]
         are_same = [new == old for new, old in pairs]
         for is_same, distance, (new, _) in zip(are_same, reversed(moved), reversed(pairs), strict=True):
-            least = unit * max(_MOVED, math.sqrt(_FEW / max(count, 1))) * math.sqrt(max(new[1], 0.0))
-            if is_same and distance > least:
+            if is_same and effect.is_movement(distance, math.sqrt(max(new[1], 0.0)), count, unit):
                 names.add(name)
     return frozenset(names)
