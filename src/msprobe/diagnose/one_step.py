@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.effect.reach import Reach, reach_of, written_in
+from msprobe.diagnose.effect.unmoved import unmoved_weights, weights_held
 from msprobe.diagnose.origin.beyond_rounding import beyond_rounding
 from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
@@ -141,14 +142,23 @@ def _compare_timelines(
     sides = ("candidate", left), ("reference", right)
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.known)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
+    weights = {} if crossing else weights_held(pairing)
+    unmoved = unmoved_weights(weights, task.before.weights)
     before = StepBefore(
-        task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched, task.before.written
+        task.before.gradients,
+        task.weights,
+        task.before.states,
+        task.left,
+        task.before.untouched,
+        task.before.written,
+        unmoved,
     )
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
-    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
+    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers, unmoved)
     reach = replace(
         reach,
         untouched=scene.untouched,
+        weights=weights,
         explained=_is_explained(scene, task.before) and not reach.moved_otherwise,
         # Where nothing was written, what earlier steps wrote is still there.
         written=written_in(scene.judged.values()) or task.before.written,
@@ -193,7 +203,8 @@ def _exchanged(scene: Scene) -> dict[str, Any]:
         put_in.setdefault(exchange.key, array("d")).extend((exchange.distance, exchange.coherent))
     nobody: Any = None
     waiting = {waiting.node.event.name: replace(waiting.node, event=nobody) for waiting in scene.by_rows.waiting}
-    return {"put_in": put_in, "waiting": waiting}
+    taken = {node.event.name: node.taken_over_ranks for node in scene.by_rows.over_ranks}
+    return {"put_in": put_in, "waiting": waiting, "taken_over_ranks": taken}
 
 
 def _is_explained(scene: Scene, before: Reach) -> bool:

@@ -299,6 +299,8 @@ NEW_TENSORS = frozenset(
 )
 #: What is taken out of the graph to be looked at.
 LOOKS_AT = frozenset(("detach", "clone", "numpy", "item", "to"))
+#: They take numbers out of tensors.
+TAKE_NUMBERS = frozenset(("item", "float", "tolist"))
 #: Their backward needs their result, or their inputs.
 NEEDS_RESULT = frozenset("softmax log_softmax exp sqrt rsqrt tanh sigmoid relu reciprocal pow dropout".split())
 NEEDS_INPUTS = frozenset(

@@ -22,6 +22,7 @@ from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
 from msprobe.diagnose.effect.losses import losses_difference, scalar_of
 from msprobe.diagnose.effect.results import changed_results
+from msprobe.diagnose.effect.unmoved import Held
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
@@ -59,6 +60,8 @@ class Reach:
     written: frozenset[Hashable] = frozenset()
     unseen: frozenset[str] = frozenset()
     moved_otherwise: bool = False
+    #: What the weights of the step are, on both sides.
+    weights: Mapping[str, Held] = field(default_factory=dict, repr=False)
 
 
 def pair_of(difference: Difference) -> Hashable | None:
@@ -94,9 +97,11 @@ def reach_of(
     comparer: Comparer,
     before: Reach | None = None,
     makers: Producers | None = None,
+    unmoved: frozenset[str] = frozenset(),
 ) -> Reach:
     """How far the differences of a step reach. ``before``: those of the step before; ``makers``: who made the
-    candidate's tensors, to find those that its calls write to and that nothing made.
+    candidate's tensors, to find those that its calls write to and that nothing made. ``unmoved``: weights that one side
+    alone has moved since.
     """
     before = before or Reach()
     apart: dict[str, float] = {}
@@ -189,7 +194,7 @@ def reach_of(
     reached.append((state_difference, "states that modules keep"))
     weight_difference, moved_otherwise = (0.0, False) if crossed else _weights_difference(judged.values(), before, unit)
     has_calls = any(call.event.parts.kind == "api" for call in judged.values())
-    reached.append((weight_difference, "weights"))
+    reached.append((math.inf if unmoved else weight_difference, "weights"))
     known = any(call.event.direction == "forward" and call.event.parameters() for call in judged.values())
     size, what = max(reached, key=lambda pair: pair[0])
     return Reach(
@@ -198,7 +203,7 @@ def reach_of(
         apart,
         carried,
         what,
-        max(weight_difference, state_difference) if known and not comparer.crossing else None,
+        max(math.inf if unmoved else weight_difference, state_difference) if known and not comparer.crossing else None,
         unseen=frozenset() if has_calls else frozenset(sizes.keys() - stepped),
         moved_otherwise=moved_otherwise,
     )

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.measured.deviation import Deviation
-from msprobe.diagnose.measured.node import FEW_ELEMENTS, MeasuredResult, Node
+from msprobe.diagnose.measured.node import FEW_ELEMENTS, GradientPass, MeasuredResult, Node, TakenGradient
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Sums, Tensors, sums_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import optimizer
@@ -27,6 +27,10 @@ from msprobe.store.rows import SUMS, Numbers, number_of
 _ROUNDED = 1.0
 #: So many comparisons of a tensor with the gradients of a parameter, in a step.
 _MOST_COMPARED = 200_000
+#: So many gradients of a step are looked for among those of all ranks, each as the sum of so many passes at the most.
+_MOST_PUT_TOGETHER, _MOST_PASSES = 100, 16
+#: What other ranks gave is further apart by so much at the most, or cancels out as much.
+_OTHER_RANKS = 2.0
 _SIDES = 1, 0
 _ROOT_OF_SUMS = math.sqrt(SUMS)
 _NOT_ADDED_UP = 0, 1.0
@@ -57,6 +61,8 @@ class GradientsHandedOn:
         self._is_known: set[int] = set()
         self._read: dict[tuple[int, int], Numbers | None] = {}
         self._compared = 0
+        self._put_together = 0
+        self._passes_by_count: dict[tuple[int, int], Mapping[str, Sequence[GradientPass]]] = {}
 
     def add_results(self, event: Event, results: Tensors) -> None:
         """A call gave these."""
@@ -109,9 +115,62 @@ class GradientsHandedOn:
             sums = (self._added_up_to(place, passes, side, unit, is_scaled=True) for side in _SIDES)
             count, factor = next((summed for summed in sums if summed[0]), _NOT_ADDED_UP)
             if count:
+                self._is_known.add(place)
                 # The norm of all, which clips, is as far apart as all of them together.
                 common = whole if abs(factor - 1.0) > unit else 0.0
                 yield from self._result(name, place, passes[-count:], abs(factor), common)
+
+    def reduced_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
+        """What an optimizer gets that neither this rank's passes nor a call gave, as ranks that have a part of each
+        parameter get it: not much further apart than what the passes gave that parameter, and all of them together.
+        """
+        whole = self._apart_together()
+        for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
+            if not unit or place < 0 or place in self._is_known or self._given_by_call(place):
+                continue
+            places = [place for passes in self._delivered.values() for place in passes.get(name, ())]
+            parts = [self._table.of(place) for place in places]
+            if parts and self._table.of(place).norm and all(part.is_known and part.norm for part in parts):
+                given = _OTHER_RANKS * max(whole, *(_over(part.distance, part) for part in parts))
+                made = self._table.of(place)
+                distance, coherent = _over(made.distance, made), _over(made.coherent, made)
+                yield MeasuredResult(
+                    name, distance, coherent, given, given, made.count, False, units=2.0, alone=made.count, alike=1.0
+                )
+
+    def put_together(self, tensors: Tensors) -> Iterator[TakenGradient]:
+        """What is taken that has the size of gradients, and is none that this rank's passes or calls gave."""
+        for slot, unit, place in zip(tensors.slots, tensors.units, tensors.places, strict=True):
+            deviation = self._table.of(place)
+            if not unit or not deviation.distance or not deviation.norm or place in self._is_known:
+                continue
+            passes = self._passes(deviation.count) if deviation.count >= FEW_ELEMENTS else {}
+            sides = [self._numbers(place, side) for side in (0, 1)]
+            if not passes or None in sides or self._is_given_alone(place) or self._given_by_call(place):
+                continue
+            self._is_known.add(place)
+            self._put_together += 1
+            if self._put_together > _MOST_PUT_TOGETHER:
+                return
+            mine, theirs = (numbers[2] for numbers in sides if numbers is not None)
+            yield TakenGradient(slot, unit, _over(deviation.distance, deviation), (mine, theirs), passes)
+
+    def _passes(self, count: int) -> Mapping[str, Sequence[GradientPass]]:
+        """The last gradients of parameters with so many elements."""
+        delivered = self._delivered.get(count, {})
+        key = count, sum(map(len, delivered.values()))
+        if key not in self._passes_by_count:
+            passes: dict[str, list[GradientPass]] = {}
+            for name, places in delivered.items():
+                sides = [[self._numbers(place, side) for side in (0, 1)] for place in places[-_MOST_PASSES:]]
+                if not any(None in pair for pair in sides):
+                    known = [(mine, theirs) for mine, theirs in sides if mine is not None and theirs is not None]
+                    passes[name] = [
+                        GradientPass((mine[2], theirs[2]), (math.sqrt(mine[1]), math.sqrt(theirs[1])))
+                        for mine, theirs in known
+                    ]
+            self._passes_by_count[key] = passes
+        return self._passes_by_count[key]
 
     def _apart_together(self) -> float:
         """How far all gradients are apart, over the norm of all."""
@@ -199,6 +258,14 @@ def gradients_at_optimizer(event: Event) -> list[Slot]:
     """What an optimizer gets, by the plain names of the parameters."""
     taken = ((plain_path(name), fields.get("grad")) for name, fields in optimizer.parameters_of(event).items())
     return [(name, leaf) for name, leaf in taken if is_tensor(leaf)]
+
+
+def put_together(event: Event, taken: Iterator[TakenGradient]) -> Iterator[Node]:
+    """The node of those of a call's tensors that all ranks may have put together, if there are any."""
+    gradients = tuple(taken)
+    if gradients:
+        unit = max(gradient.unit for gradient in gradients)
+        yield Node(event, "", event.direction, unit, (), "", hands_on=True, taken_over_ranks=gradients)
 
 
 def handed_on(event: Event, tensors: Tensors, results: Iterator[MeasuredResult]) -> Iterator[Node]:

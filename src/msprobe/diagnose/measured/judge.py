@@ -75,6 +75,7 @@ class Judgement:
     are beyond them, in the order of execution. ``explained_taken``: the modules of which it explains what they take.
     ``drawn_otherwise``: the first random call that shows other numbers. ``exchanges``: collectives on several ranks;
     ``waiting``: of these, what their own rank does not explain, and what the others put in may (:func:`is_settled`).
+    ``over_ranks``: who takes gradients that may be put together from those of all ranks.
     """
 
     first: Unexplained | None
@@ -89,6 +90,7 @@ class Judgement:
     exchanges: tuple[CollectiveInput, ...] = ()
     drawn_otherwise: Unexplained | None = None
     waiting: tuple[Unexplained, ...] = ()
+    over_ranks: tuple[Node, ...] = ()
 
 
 def limits_of(node: Node) -> tuple[float, float]:
@@ -135,9 +137,13 @@ def judge_nodes(
     explains_all, from_outside = bool(nodes_found), False
     sizes: list[tuple[float, int, Event]] = []
     waiting: list[Unexplained] = []
+    over_ranks: list[Node] = []
     drawn_otherwise: Unexplained | None = None
     first_place, together = len(nodes_found), CallsTogether()
     for place, node in enumerate(nodes_found):
+        if node.taken_over_ranks:
+            over_ranks.append(node)
+            continue
         if node.hands_on:
             judged = beyond_limits(node, units, classes, healthy)
             if first is None and judged.beyond > 0.0 and not _is_blind(node):
@@ -202,6 +208,7 @@ def judge_nodes(
         exchanges,
         drawn_otherwise,
         tuple(waiting[:_MOST_WAITING]),
+        tuple(over_ranks),
     )
 
 

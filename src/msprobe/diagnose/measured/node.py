@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,6 +68,27 @@ class CollectiveInput(NamedTuple):
     norms: tuple[float, ...]
 
 
+class GradientPass(NamedTuple):
+    """What one backward pass gave a parameter on each side: signed sums, and norms."""
+
+    sums: tuple[Sequence[float], Sequence[float]]
+    norms: tuple[float, float]
+
+
+class TakenGradient(NamedTuple):
+    """What a call or an optimizer takes that no pass of its rank gave: it may be put together from all ranks.
+
+    ``slot``: where it is taken. ``unit``: of its type. ``sums``: signed sums on each side. ``passes``: of parameters
+    with as many elements, by name, what this rank's backward passes gave, in order.
+    """
+
+    slot: str
+    unit: float
+    distance: float
+    sums: tuple[Sequence[float], Sequence[float]]
+    passes: Mapping[str, Sequence[GradientPass]]
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A call of both sides. ``unit``: of the coarsest floating type among arguments and results. ``product``: what kind
@@ -95,6 +117,8 @@ class Node:
     is_taken: bool = False
     #: No call computes it: gradients on their way (:mod:`msprobe.diagnose.measured.handed_on`).
     hands_on: bool = False
+    #: Gradients that may be put together from those of all ranks.
+    taken_over_ranks: tuple[TakenGradient, ...] = ()
 
     @property
     def given(self) -> float:

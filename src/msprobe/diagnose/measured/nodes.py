@@ -14,12 +14,13 @@ from msprobe.diagnose.measured import boundaries, compared, scales
 from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
-from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on, put_together
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
 from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable, Made, Tensors
+from msprobe.diagnose.pairing.computed_numbers import computed_numbers, with_candidates
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.randomness import is_random
@@ -72,6 +73,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     """
     table = DeviationTable(pairing.candidate.part.rows, pairing.reference.part.rows, crossing)
     calls: dict[Event, _Call] = {}
+    computed = computed_numbers(pairing)
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
         if partner is None:
@@ -82,6 +84,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if not (event.is_call or event.direction == "gradient"):
             continue
         (inputs, others), (outputs, results) = answering_slots(event, partner, crossing)
+        if event in computed:
+            others = with_candidates(others, inputs, computed[event])
         given, made_of_it = table.note(inputs, others), table.note(outputs, results)
         calls[event] = _Call(event, partner, given, made_of_it, _members(table, event, partner))
     table.measure()
@@ -90,7 +94,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
     if not has_calls:
         yield from module_nodes(pairing, run_unit, crossing)
     made, gradients = Made(table), GradientsHandedOn(table, pairing)
-    exchanged = {} if is_alone else numbers_of_exchanges(pairing)
+    exchanged, over_ranks = {} if is_alone else numbers_of_exchanges(pairing), not (is_alone or crossing)
     behind_norms = _gradients_of_batch_norms(calls)
     for call in calls.values():
         if call.event.direction == "gradient":
@@ -103,9 +107,14 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
             continue
         if call.event.parts.kind == "optimizer":
             yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
+            if over_ranks:
+                yield from handed_on(call.event, call.inputs, gradients.reduced_at_optimizer(call.inputs))
+                yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
+            if over_ranks and call.event.direction == "forward":
+                yield from put_together(call.event, gradients.put_together(call.inputs))
         if call.event in exchanged:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, exchanged[call.event])
         else:
@@ -114,6 +123,9 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
                 node = replace(node, excused="ranks")
         if call.event.parts.owner == _OWN_FUNCTION and made.has(call.outputs):
             node = replace(node, results=tuple(map(_as_given, node.results)))
+        if call.event in computed:
+            apart = max(computed[call.event].values())
+            node = replace(node, results=tuple(_with_number_apart(result, apart) for result in node.results))
         node = replace(node, from_outside=made.is_new_in(call.inputs))
         made.add(call.outputs)
         gradients.add_results(call.event, call.outputs)
@@ -156,6 +168,12 @@ def _modules_around_calls(timeline: Timeline) -> set[str]:
 def _as_given(result: MeasuredResult) -> MeasuredResult:
     """A result that a call before gave, which is judged itself."""
     return replace(result, given=result.distance, given_coherent=result.coherent)
+
+
+def _with_number_apart(result: MeasuredResult, apart: float) -> MeasuredResult:
+    """A result of a call that is given a number which was computed from tensors, and is apart."""
+    given, coherent = math.hypot(result.given, apart), math.hypot(result.given_coherent, apart)
+    return replace(result, given=given, given_coherent=coherent)
 
 
 def _is_last_again(pairing: Pairing, call: _Call) -> bool:

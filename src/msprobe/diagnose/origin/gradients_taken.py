@@ -94,6 +94,40 @@ def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance
     )
 
 
+def name_gradient_over_ranks(scene: Scene, judged: Judged, slot: str, distance: float) -> None:
+    """A gradient that no pass of this rank gave: what all ranks gave says whether it is put together otherwise. Until
+    then it waits.
+    """
+    event = judged.event
+    if event.parts.kind == "optimizer":
+        sides = (
+            {plain_path(own): fields.get("grad") for own, fields in optimizer.parameters_of(side).items()}
+            for side in (event, judged.partner)
+        )
+        where = slot
+    else:
+        sides = (dict(side.inputs()) for side in (event, judged.partner))
+        where = f"{event.name}, {slot}"
+    mine, theirs = (leaves.get(slot) for leaves in sides)
+    difference = Difference(slot, "value", mine, theirs, distance)
+    if event.parts.kind == "optimizer":
+        text = said("gradient-at-optimizer-differs", slot, scene.how(difference))
+    else:
+        text = said("gradient-changed-after-backward", slot, event.name, scene.how(difference))
+    scene.say(
+        ("over ranks", event, slot),
+        judged,
+        "parameter_gradient",
+        text,
+        where=where,
+        clear=True,
+        facts=(Because("on_its_way"), SeenFact(difference)),
+        matters=True,
+        difference=difference,
+        waits=True,
+    )
+
+
 #: Two measures of one tensor, of which one was taken from statistics, agree to this part of themselves.
 _SAME_DELTA = 0.1
 

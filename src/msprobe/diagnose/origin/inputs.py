@@ -62,6 +62,8 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         return
     if maker is None and pair_of(difference) in scene.before.written:
         return  # a state that the step before wrote, though it has the shape of a gradient
+    if maker is None and other is None and _is_filled_by_one_side(scene, judged, difference):
+        return
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
         if other is not None and other not in scene.pairing.back:
             blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
@@ -167,13 +169,9 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
     if held is not None:
         blame_state(scene, judged, difference, held)
         return
-    if scene.has_calls:
-        alone = _makers_of_constant(scene.pairing.alone(), event, difference.left)
-        missing = _makers_of_constant(scene.pairing.missing(), judged.partner, difference.right)
-        if alone or missing:
-            blame_calls(scene, judged, difference, alone, missing)
-            return
-    elif look_between_modules(scene, judged, difference):
+    if _is_filled_by_one_side(scene, judged, difference):
+        return
+    if not scene.has_calls and look_between_modules(scene, judged, difference):
         return
     taker, slot = _given_to_root(scene, event, difference) or (event.name, difference.slot)
     measured = scene.comparer.measured_inputs(judged.partner.name)
@@ -214,6 +212,15 @@ def _is_of_gradients(scene: Scene, event: Event, difference: Difference) -> bool
     """
     after = bool(scene.tainted & {"backward", "gradient"})
     return after and event.direction == "forward" and event.module is None and is_floating(difference.left)
+
+
+def _is_filled_by_one_side(scene: Scene, judged: Judged, difference: Difference) -> bool:
+    """True if calls that one side alone makes gave a tensor one number everywhere; then these are named."""
+    alone = _makers_of_constant(scene.pairing.alone(), judged.event, difference.left)
+    missing = _makers_of_constant(scene.pairing.missing(), judged.partner, difference.right)
+    if alone or missing:
+        blame_calls(scene, judged, difference, alone, missing)
+    return bool(alone or missing)
 
 
 def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list[Event]:

@@ -18,7 +18,11 @@ from msprobe.diagnose.evidence import Because, SeenFact
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.origin.calls_alone import blame_calls
-from msprobe.diagnose.origin.gradients_taken import name_gradient_at_optimizer, name_gradient_on_its_way
+from msprobe.diagnose.origin.gradients_taken import (
+    name_gradient_at_optimizer,
+    name_gradient_on_its_way,
+    name_gradient_over_ranks,
+)
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_layout, blame_result
 from msprobe.diagnose.origin.scene import Scene
@@ -68,6 +72,11 @@ def look_at_rows(scene: Scene) -> None:
         _name(scene, judgement.drawn_otherwise)
     if judgement.first is not None:
         _name(scene, judgement.first)
+    for node in judgement.over_ranks:
+        judged = scene.judged.get(node.event)
+        if judged is not None:
+            for gradient in node.taken_over_ranks:
+                name_gradient_over_ranks(scene, judged, gradient.slot, gradient.distance)
     if judgement.waiting:
         for named in judgement.waiting:
             _name(scene, named)

@@ -109,6 +109,7 @@ class Scene(StepFacts):
         matters: bool = False,
         difference: Difference | None = None,
         shows_later: str = "",
+        waits: bool = False,
     ) -> None:
         """Suspect what a pair says, unless something was said under this mark; see :class:`Suspect`."""
         if self.ledger.knows(mark):
@@ -127,6 +128,7 @@ class Scene(StepFacts):
             begins=self.untouched and not self.dtype_policy,
             judged=judged,
             difference=difference,
+            waits=waits,
         )
         self.ledger.say(mark, suspect)
 

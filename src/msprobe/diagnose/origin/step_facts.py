@@ -58,6 +58,8 @@ class StepBefore:
     left: tuple[Mapping[str, Left], Mapping[str, Left]] = ({}, {})
     untouched: bool = True
     written: frozenset[Hashable] = frozenset()
+    #: Weights that one side alone has moved since.
+    unmoved: frozenset[str] = frozenset()
 
 
 class StepFacts:

@@ -95,6 +95,7 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
     source: tensor.DifferenceSource = "stored" if scene.first_step else "step_before"
     clear = tensor.is_another(difference, source, measured, by_rows=scene.by_rows_apart(difference))
     clear &= name not in scene.before.apart and not _is_averaged_unseen(scene, difference)
+    is_unmoved = name in scene.before.unmoved
     scene.say(
         ("weight", name),
         judged,
@@ -102,9 +103,10 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
         said("parameter-differs", name, when, scene.how(difference, bound=scene.first_step)),
         where=name,
         # Equal statistics of other values: another order, unless a step before has rounded otherwise.
-        clear=clear or (difference.delta == 0.0 and scene.first_step and not measured),
+        clear=clear or is_unmoved or (difference.delta == 0.0 and scene.first_step and not measured),
         facts=(NamedFact("parameter", name), SeenFact(difference, bound=scene.first_step)),
         difference=difference,
+        matters=is_unmoved,
     )
 
 

@@ -13,6 +13,8 @@ from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import effective, frameworks, noise, units
 from msprobe.diagnose.tolerance.judge import Judged
 
+#: So few elements may be moved by a unit on one side and none on the other; this share of a unit in all is more.
+_FEW_MOVED, _MOVED = 16, 0.25
 #: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
 #: threads, 2.2e-5 where convolutions before batch norms sum in another order: ``bench/localise/run.py --clean``, Y01).
 #: So many are taken for rounding; of types with few digits that many would be too many.
@@ -159,6 +161,13 @@ def is_clear_state(difference: Difference) -> bool:
 def is_clear_weight(difference: Difference, unit: float) -> bool:
     """The same for a weight. ``unit``: of the type that the run computes in."""
     return difference.delta > _UNITS_OF_WEIGHTS * max(units.eps_of(difference.left), unit)
+
+
+def is_movement(distance: float, norm: float, count: int, unit: float) -> bool:
+    """True if a weight of ``count`` elements has moved by more from step to step than where an optimizer moves a few of
+    them over the bound to the next number, which it does on one side and not on the other.
+    """
+    return distance > unit * max(_MOVED, math.sqrt(_FEW_MOVED / max(count, 1))) * norm
 
 
 def exceeds_gradient(difference: Difference, gradient: float) -> bool:

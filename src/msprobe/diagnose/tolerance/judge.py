@@ -24,6 +24,7 @@ from msprobe.diagnose.differences.records import (
     rms,
 )
 from msprobe.diagnose.effect.movement import weights_of
+from msprobe.diagnose.pairing.computed_numbers import NONE_APART, Apart, computed_numbers, with_candidates
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.links import Producers
@@ -151,6 +152,7 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
         weights = weights_of(pairing.partner.items(), producers).values()
         comparer.weights_apart = frameworks.weights_apart(comparer.delta(*pair) for pair in weights)
     judged: dict[Event, Judged] = {}
+    computed = computed_numbers(pairing)
     gradients: list[tuple[Event, Event]] = []
     choices = Choices(producers, comparer.unit_of_run)
     furthest = 0.0
@@ -163,7 +165,8 @@ def _judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> di
             continue
         forward = _forward_of(pairing, event, judged)
         maker_difference = partial(_maker_difference, event, judged, producers, furthest, comparer.unit_of_run)
-        call = judge(event, partner, comparer, forward_delta(forward), maker_difference)
+        numbers_apart = computed.get(event, {})
+        call = judge(event, partner, comparer, forward_delta(forward), maker_difference, numbers_apart=numbers_apart)
         for size in (call.input_difference, call.output_difference):
             if furthest < size < math.inf:
                 furthest = size
@@ -314,10 +317,12 @@ def judge(
     maker_difference: Callable[[Any], float] = lambda leaf: 0.0,
     largest: float = 0.0,
     expected: Expected | None = None,
+    numbers_apart: Apart = NONE_APART,
 ) -> Judged:
     """Judge one pair. ``inherited``: how much the forward call of a backward call differs, or what a gradient is
     made from. ``maker_difference``: how much the call differs that made a tensor. ``largest``: the size of the largest
     gradient of a parameter. ``expected``: what size that of this parameter would have without cancellation.
+    ``numbers_apart``: the numbers that it is given and that were computed from tensors.
     """
     judged = Judged(event, partner)
     hiding = _hiding(event, partner)
@@ -327,6 +332,9 @@ def judge(
         judged.input_difference = judged.hidden
         return judged
     (inputs, others), (outputs, results) = answering_slots(event, partner, comparer.crossing)
+    if numbers_apart:
+        others = with_candidates(others, inputs, numbers_apart)
+        inherited = max(inherited, *numbers_apart.values())
     judged.inputs = comparer.between(inputs, others)
     judged.parameters = comparer.between(event.parameters(), partner.parameters())
     judged.outputs = comparer.between(outputs, results)

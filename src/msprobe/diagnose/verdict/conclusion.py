@@ -15,7 +15,7 @@ from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import Effect, OneSide, OtherArguments, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status
-from msprobe.diagnose.measured.node import Node
+from msprobe.diagnose.measured.node import Node, TakenGradient
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.tolerance import effect, frameworks, noise
 from msprobe.diagnose.verdict.common import Rank
@@ -75,6 +75,8 @@ class ComparedRank:
     put_in: Mapping[tuple[str, tuple[int, ...]], Sequence[float]] = field(default_factory=dict)
     #: Collectives that their own rank does not explain, by the names of their records.
     waiting: Mapping[str, Node] = field(default_factory=dict)
+    #: Gradients that all ranks may have put together, by the names of the records of what takes them.
+    taken_over_ranks: Mapping[str, tuple[TakenGradient, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,8 @@ def _is_exact(suspect: Suspect) -> bool:
     """True for what no rounding makes: other calls, other arguments, other whole numbers."""
     seen = suspect.finding.fact(SeenFact)
     is_whole = seen is not None and is_tensor(seen.difference.left) and is_integer(seen.difference.left)
-    return suspect.finding.kind in ("structure", "argument", "mutation") or is_whole
+    is_of_one_side = suspect.finding.fact(OneSide) is not None
+    return suspect.finding.kind in ("structure", "argument", "mutation") or is_of_one_side or is_whole
 
 
 def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:

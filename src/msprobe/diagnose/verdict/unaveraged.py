@@ -21,6 +21,8 @@ from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.messages import said
 
 _SIDES = ("candidate", "reference")
+#: So many gradients show it, where there are as many.
+_FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ def _unaveraged(results: Sequence[ComparedRank]) -> Unaveraged | None:
     for number, side in enumerate(_SIDES):
         own = [result.left[number] for result in results]
         whole = [result.left[1 - number] for result in results]
-        names = [name for name in own[0] if _is_reported(name, own, whole)]
+        shared = [name for name in own[0] if all(name in rank for rank in (*own, *whole))]
+        names = [name for name in shared if _is_reported(name, own, whole)]
+        if len(names) < min(_FEWEST, len(shared)):
+            continue  # the stages of a pipeline have parameters of the same names: one of them may fit by chance
         for word, factor in (("mean", 1 / len(results)), ("sum", 1.0)):
             if names and means.are_terms(*_misfits(names, own, whole[0], factor)):
                 return Unaveraged(side, tuple(names), word)
@@ -90,8 +95,6 @@ def _unaveraged(results: Sequence[ComparedRank]) -> Unaveraged | None:
 
 def _is_reported(name: str, own: Sequence[Mapping[str, Left]], whole: Sequence[Mapping[str, Left]]) -> bool:
     """True if the means of a gradient show that each rank of one side has its own, and those of the other the same."""
-    if not all(name in rank for rank in (*own, *whole)):
-        return False
     return _differ([rank[name] for rank in own]) and not _differ([rank[name] for rank in whole])
 
 
