@@ -1,7 +1,7 @@
 """A training on two ranks, with gradients that a wrapper averages unseen; each way in a folder of its own. Those of
 names that begin with ``sharded-`` are recorded at level L0.
 
-python -m unit.diagnose.two_ranks FOLDER PRECISION NAME ...
+python -m process.diagnose.two_ranks FOLDER PRECISION NAME ...
 """
 
 from __future__ import annotations
@@ -73,6 +73,54 @@ def sharded(precision: str, wrong: str) -> Any:
     return model, step
 
 
+def by_hand(rank: int, precision: str, wrong: str) -> Any:
+    """Gradients that the program itself averages. ``wrong``: ``undivided``."""
+    model = _network().to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(number: int) -> None:
+        generator = torch.Generator().manual_seed(100 * number + rank)
+        tokens = torch.randint(0, 30, (4, 10), generator=generator)
+        loss = F.cross_entropy(model(tokens).float().flatten(0, 1), tokens.roll(-1, 1).flatten())
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            if wrong != "undivided":
+                parameter.grad /= RANKS  # type: ignore[operator]
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+    return model, step
+
+
+def staged(rank: int, precision: str, wrong: str) -> Any:
+    """Two stages of a pipeline, whose parameters have the same names. ``wrong``: ``scaled`` (the gradient that the
+    second stage sends back is half of what it should be).
+    """
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    torch.manual_seed(rank)
+    model = nn.Sequential(nn.Linear(24, 24), nn.GELU(), nn.LayerNorm(24)).to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(number: int) -> None:
+        held = torch.zeros(8, 24, dtype=dtype)
+        if rank == 0:
+            inputs = torch.randn(8, 24, generator=torch.Generator().manual_seed(number)).to(dtype)
+            outputs = model(inputs)
+            dist.send(outputs.detach(), 1)
+            dist.recv(held, 1)
+            outputs.backward(held)
+        else:
+            dist.recv(held, 0)
+            held.requires_grad_()
+            model(held).float().square().mean().backward()
+            assert held.grad is not None
+            dist.send(held.grad / 2 if wrong == "scaled" else held.grad, 0)
+        optimizer.step()
+
+    return model, step
+
+
 def _network() -> nn.Module:
     return nn.Sequential(nn.Embedding(30, 24), nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 30))
 
@@ -97,7 +145,8 @@ def train(rank: int, store: str, folder: Path, precision: str, names: list[str])
     for name in names:
         torch.manual_seed(0)
         kind, _, wrong = name.rpartition("-")
-        model, step = sharded(precision, wrong) if kind == "sharded" else averaged(rank, precision, wrong)
+        makers = {"sharded": lambda _, *given: sharded(*given), "by_hand": by_hand, "staged": staged}
+        model, step = makers.get(kind, averaged)(rank, precision, wrong)
         level = "L0" if kind == "sharded" else "mix"
         debugger = PrecisionDebugger(dump_path=str(folder / name), task="statistics", level=level)
         debugger.start(model)
