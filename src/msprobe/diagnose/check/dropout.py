@@ -14,7 +14,7 @@ from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.argument_names import argument
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
 _ATTENTION = "scaled_dot_product_attention"
@@ -22,47 +22,44 @@ _ATTENTION = "scaled_dot_product_attention"
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each dropout whose argument and whose module's mode do not go together."""
-    for timeline in moment.timelines.values():
-        if not timeline.part.ours:
-            continue  # Other recorders do not write the mode of a module.
-        for event in timeline:
-            if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-                continue
-            active, rate = activity(event)
-            if active is None or not rate:
-                continue
-            module = event.parent
-            if module is None or not module.is_module:
-                continue
-            trains = module.record.get("training") is not False
-            name = event.stem.rpartition(".")[2]
-            if trains and not active and _learns(event):
-                yield moment.finding(
-                    timeline,
-                    event,
-                    "argument",
-                    said(
-                        "dropout-called-without-training",
-                        name,
-                        rate,
-                        module.parts.path,
-                    ),
-                    evidence={"training": False, "module_training": True, "rate": rate},
-                )
-            elif not trains and active:
-                yield moment.finding(
-                    timeline,
-                    event,
-                    "argument",
-                    said(
-                        "dropout-active-in-eval",
-                        name,
-                        rate,
-                        module.parts.path,
-                    ),
-                    evidence={"training": True, "module_training": False, "rate": rate},
-                )
-        yield from _left_in_eval(moment, timeline)
+    if not moment.timeline.part.ours:
+        return  # Other recorders do not write the mode of a module.
+    for event in moment.timeline:
+        if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
+            continue
+        active, rate = activity(event)
+        if active is None or not rate:
+            continue
+        module = event.parent
+        if module is None or not module.is_module:
+            continue
+        trains = module.record.get("training") is not False
+        name = event.stem.rpartition(".")[2]
+        if trains and not active and _learns(event):
+            yield moment.finding(
+                event,
+                "argument",
+                said(
+                    "dropout-called-without-training",
+                    name,
+                    rate,
+                    module.parts.path,
+                ),
+                evidence={"training": False, "module_training": True, "rate": rate},
+            )
+        elif not trains and active:
+            yield moment.finding(
+                event,
+                "argument",
+                said(
+                    "dropout-active-in-eval",
+                    name,
+                    rate,
+                    module.parts.path,
+                ),
+                evidence={"training": True, "module_training": False, "rate": rate},
+            )
+    yield from _left_in_eval(moment)
 
 
 def activity(event: Event) -> tuple[bool | None, float]:
@@ -85,15 +82,15 @@ def _learns(event: Event) -> bool:
     return any(leaf.get("requires_grad") for leaf in floats(event.inputs()))
 
 
-def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def _left_in_eval(moment: CheckedStep) -> Iterable[Finding]:
     """Modules in eval mode that hold inactive dropouts, in a parent that trains and has siblings that train."""
     known: set[str] = set()
     training = {
         event.parts.owner
-        for event in timeline
+        for event in moment.timeline
         if event.is_module and event.direction == "forward" and event.record.get("training") is not False
     }
-    for event in timeline:
+    for event in moment.timeline:
         if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
             continue
         active, rate = activity(event)
@@ -104,7 +101,6 @@ def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
             continue
         known.add(module.parts.path)
         yield moment.finding(
-            timeline,
             event,
             "argument",
             said(

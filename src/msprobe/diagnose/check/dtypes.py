@@ -29,20 +29,19 @@ _RESHAPED = 8
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
-    for timeline in moment.timelines.values():
-        known: set[Event] = set()
-        for finding, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
-            if event not in known:
-                known.add(event)
-                yield finding
+    known: set[Event] = set()
+    for finding, event in (*_squeezed(moment), *_doubles(moment), *_unlike(moment)):
+        if event not in known:
+            known.add(event)
+            yield finding
 
 
-def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _squeezed(moment: CheckedStep) -> list[tuple[Finding, Event]]:
     """Sensitive calls between a cast down and a cast up."""
     findings = []
-    raised = _raised(timeline)
-    makers = moment.makers(timeline)
-    for event in timeline:
+    raised = _raised(moment.timeline)
+    makers = moment.makers
+    for event in moment.timeline:
         if (
             event.direction != "forward"
             or operation(event.stem) not in operators.SENSITIVE
@@ -65,7 +64,7 @@ def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Ev
             dtype_word(given[0]),
         )
         evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
-        findings.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
+        findings.append((moment.finding(event, "dtype", message, evidence=evidence), event))
     return findings
 
 
@@ -81,11 +80,11 @@ def _raised(timeline: Timeline) -> set[Hashable]:
     return marks
 
 
-def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _doubles(moment: CheckedStep) -> list[tuple[Finding, Event]]:
     """Calls that make large double-precision tensors of single-precision ones, where hardly anything else is double."""
     counts: Counter[str] = Counter()
     first: list[Event] = []
-    for event in timeline:
+    for event in moment.timeline:
         if event.direction != "forward" or event.parts.kind != "api":
             continue
         results, given = floats(event.outputs()), floats(event.inputs())
@@ -110,13 +109,13 @@ def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Eve
         doubled[0].get("shape"),
     )
     evidence = {"inputs": [measured(leaf) for leaf in given], "output": measured(floats(event.outputs())[0])}
-    return [(moment.finding(timeline, event, "dtype", message, evidence=evidence), event)]
+    return [(moment.finding(event, "dtype", message, evidence=evidence), event)]
 
 
-def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _unlike(moment: CheckedStep) -> list[tuple[Finding, Event]]:
     """Calls that compute in a type of their own among the layers of a stack."""
     places: dict[tuple[Hashable, ...], dict[str, Event]] = {}
-    for event in timeline:
+    for event in moment.timeline:
         if event.direction != "forward" or event.parts.kind != "api" or event.parent is None:
             continue
         module = event.parent
@@ -141,7 +140,7 @@ def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Even
             continue
         path = alone[0]
         event = calls[path]
-        if _follows_its_input(moment, timeline, event, calls):
+        if _follows_its_input(moment, event, calls):
             continue
         known.add(path)
         message = said(
@@ -152,11 +151,11 @@ def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Even
             usual,
         )
         evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
-        odd.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
+        odd.append((moment.finding(event, "dtype", message, evidence=evidence), event))
     return odd
 
 
-def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
+def _follows_its_input(moment: CheckedStep, event: Event, calls: dict[str, Event]) -> bool:
     """Whether the call gives the type of what it gets, which no other layer gets, and no cast made any of that.
 
     The first layer gets what an embedding or a recurrent network gave, the others what was added up. Where the others
@@ -167,12 +166,12 @@ def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, ca
         return False  # Autocast casts for products of matrices.
     if any(_types(other)[0] == given for other in calls.values() if other is not event):
         return False
-    return gives == "float32" or not any(_is_cast(moment, timeline, call) for call in calls.values())
+    return gives == "float32" or not any(_is_cast(moment, call) for call in calls.values())
 
 
-def _is_cast(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
+def _is_cast(moment: CheckedStep, event: Event) -> bool:
     """Whether the first argument is what a cast made of another type, in whatever shape."""
-    makers = moment.makers(timeline)
+    makers = moment.makers
     for _ in range(_RESHAPED):
         given = floats(event.inputs())
         maker = makers.of(given[0], event) if given else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 if TYPE_CHECKING:
     from msprobe.diagnose.check.moment import CheckedStep
@@ -61,17 +61,17 @@ class Glance:
     has_values: bool
 
 
-def glance_at(moment: CheckedStep, timeline: Timeline) -> Glance:
+def glance_at(moment: CheckedStep) -> Glance:
     """The glance at a rank, of which records of modules, parameters and optimizers are enough."""
-    gradients = moment.gradients(timeline)
+    gradients = moment.gradients
     reached = {name for name, passes in gradients.items() if any(leaf is not None for leaf in passes)}
     held: set[str] = set()
-    for event in moment.optimizer_steps(timeline):
+    for event in moment.optimizer_steps:
         own = {plain_path(name) for name in parameters_of(event)}
         held |= own
         reached |= own - without_gradient(event)
-    has_values = timeline.part.header.get("task") == "tensor"
-    return Glance(frozenset(moment.weights(timeline)), frozenset(reached), frozenset(held), has_values)
+    has_values = moment.timeline.part.header.get("task") == "tensor"
+    return Glance(frozenset(moment.weights), frozenset(reached), frozenset(held), has_values)
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,15 @@ class Leaving:
     batch: int | None
 
 
-def leaving_of(moment: CheckedStep, timeline: Timeline) -> Leaving:
+def leaving_of(moment: CheckedStep) -> Leaving:
     """What is to be remembered of a rank."""
+    timeline = moment.timeline
     from msprobe.diagnose.check.repeated import batch_of
 
     batch = batch_of(timeline)
     return Leaving(
         timeline.rank,
-        frozenset(name for name, leaf in moment.at_optimizer(timeline).items() if leaf.get("Norm")),
+        frozenset(name for name, leaf in moment.at_optimizer.items() if leaf.get("Norm")),
         frozenset(
             event.parts.path
             for event in timeline

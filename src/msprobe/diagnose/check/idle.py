@@ -19,17 +19,16 @@ from msprobe.messages import said
 _OF_NO_MODULE = re.compile(r"(^|\.)g\d+\.p\d+$")
 
 
-def cleared_before_step(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def cleared_before_step(moment: CheckedStep) -> Iterable[Finding]:
     """Steps of optimizers that find no gradient at all, though the backward pass made some for their parameters."""
-    gradients = moment.gradients(timeline)
-    for event in moment.optimizer_steps(timeline):
+    gradients = moment.gradients
+    for event in moment.optimizer_steps:
         held = {plain_path(name) for name in parameters_of(event)}
         made = [name for name in held if any(leaf is not None for leaf in gradients.get(name, ()))]
         if event.record.get("skipped") or event.record.get("closure") or not made:
             continue
         if all(isinstance(f, dict) and "grad" in f and f["grad"] is None for f in parameters_of(event).values()):
             yield moment.finding(
-                timeline,
                 event,
                 "missing_gradient",
                 said(
@@ -42,15 +41,15 @@ def cleared_before_step(moment: CheckedStep, timeline: Timeline) -> Iterable[Fin
             )
 
 
-def never_called(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def never_called(moment: CheckedStep) -> Iterable[Finding]:
     """Modules that were called in no recorded step, by the parameters that an optimizer holds; at the last step.
 
     One layer of a stack that is left out in each step matters. Other modules may wait for their turn: experts, heads.
     """
     history = moment.history
-    if not moment.last or not moment.weights(timeline):
+    if not moment.last or not moment.weights:
         return
-    for event in moment.optimizer_steps(timeline):
+    for event in moment.optimizer_steps:
         names = [
             name
             for name in _in_place(event, without_gradient(event))
@@ -60,23 +59,20 @@ def never_called(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
         modules: dict[str, list[str]] = {}
         for name in names:
             modules.setdefault(_outermost(name, history.used), []).append(name)
-        stacked = {path: names for path, names in modules.items() if _is_left_out(moment, timeline, path)}
+        stacked = {path: names for path, names in modules.items() if _is_left_out(moment, path)}
         others = {path: names for path, names in modules.items() if path not in stacked}
         for group, harmless in ((stacked, False), (others, True)):
             if group:
-                yield _finding(moment, timeline, event, group, harmless)
+                yield _finding(moment, event, group, harmless)
 
 
-def _finding(
-    moment: CheckedStep, timeline: Timeline, event: Event, modules: dict[str, list[str]], harmless: bool
-) -> Finding:
+def _finding(moment: CheckedStep, event: Event, modules: dict[str, list[str]], harmless: bool) -> Finding:
     names = [name for names in modules.values() for name in names]
     steps = len(moment.history.called)
     count = said("parameters", len(names)) if len(names) > 1 else "1 parameter"
     how = "was" if len(modules) == 1 else "were"
     why = "" if harmless else ", while the layers before and after it in the same stack were"
     return moment.finding(
-        timeline,
         event,
         "missing_gradient",
         said(
@@ -109,7 +105,7 @@ def _outermost(name: str, used: set[str]) -> str:
     return name.rpartition(".")[0] or name
 
 
-def _is_left_out(moment: CheckedStep, timeline: Timeline, path: str) -> bool:
+def _is_left_out(moment: CheckedStep, path: str) -> bool:
     """True for a layer of a stack that every one of several steps leaves out in the same way: what the layer before it
     makes goes to the layer behind it.
     """
@@ -125,8 +121,8 @@ def _is_left_out(moment: CheckedStep, timeline: Timeline, path: str) -> bool:
     before, behind = [n for n in known if n < int(number)], [n for n in known if n > int(number)]
     if not before or not behind:
         return False
-    made = {fingerprint(leaf) for leaf in _of(timeline, f"{stack}{dot}{before[-1]}", results=True)}
-    return any(fingerprint(leaf) in made for leaf in _of(timeline, f"{stack}{dot}{behind[0]}", results=False))
+    made = {fingerprint(leaf) for leaf in _of(moment.timeline, f"{stack}{dot}{before[-1]}", results=True)}
+    return any(fingerprint(leaf) in made for leaf in _of(moment.timeline, f"{stack}{dot}{behind[0]}", results=False))
 
 
 def _layer(name: str, head: str) -> int | None:

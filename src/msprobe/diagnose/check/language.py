@@ -36,19 +36,18 @@ class TokenText:
     length: int
 
 
-def texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
+def texts(moment: CheckedStep) -> list[TokenText]:
     """The passes of language models in a step."""
-    mark = ("texts", timeline.rank)
-    if mark not in moment.remembered:
-        moment.remembered[mark] = _texts(moment, timeline)
-    texts_read: list[TokenText] = moment.remembered[mark]
+    if "texts" not in moment.remembered:
+        moment.remembered["texts"] = _texts(moment)
+    texts_read: list[TokenText] = moment.remembered["texts"]
     return texts_read
 
 
-def _texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
+def _texts(moment: CheckedStep) -> list[TokenText]:
     texts_read = []
     embeddings: list[Event] = []
-    for event in timeline:
+    for event in moment.timeline:
         if event.direction != "forward" or event.parts.kind != "api":
             continue
         word = operation(event.stem)
@@ -56,7 +55,7 @@ def _texts(moment: CheckedStep, timeline: Timeline) -> list[TokenText]:
             embeddings.append(event)
         elif word in operators.LOSSES:
             # Tokens are as many as labels; positions, which are looked up too, need not be.
-            every = (_text(moment, timeline, embedding, event) for embedding in embeddings[:-_LOOKED_UP:-1])
+            every = (_text(moment, embedding, event) for embedding in embeddings[:-_LOOKED_UP:-1])
             text = next((text for text in every if text is not None), None)
             if text is not None:
                 texts_read.append(text)
@@ -77,7 +76,7 @@ def _are_positions(leaf: dict[str, Any]) -> bool:
     return bool(rows == 1 and leaf.get("Min") == 0 and leaf.get("Max") == length - 1 == 2 * (leaf.get("Mean") or 0))
 
 
-def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event) -> TokenText | None:
+def _text(moment: CheckedStep, embedding: Event, loss: Event) -> TokenText | None:
     tokens = _tokens(embedding)
     target = dict(loss.inputs()).get("input.1") or dict(loss.inputs()).get("input.target")
     if tokens is None or not isinstance(target, dict) or not is_integer(target):
@@ -87,7 +86,7 @@ def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event
     shortened = numel(target) == rows * (length - 1)
     if numel(target) != rows * length and not shortened:
         return None
-    makers = moment.makers(timeline)
+    makers = moment.makers
     mark = fingerprint(tokens)
     chain: list[Event] = [loss]
     leaf, at = target, loss
@@ -113,7 +112,9 @@ def _text(moment: CheckedStep, timeline: Timeline, embedding: Event, loss: Event
         and any(fingerprint(leaf) == mark for leaf in tensors(source.outputs()))
     ):
         source_event = source
-    ahead = Shifts(timeline, makers, embedding).of(leaf, at) if source is not None and source_event is None else None
+    ahead = (
+        Shifts(moment.timeline, makers, embedding).of(leaf, at) if source is not None and source_event is None else None
+    )
     if shortened and not _from_the_first(makers, loss):
         ahead = None
     return TokenText(embedding, loss, tuple(chain), source_event, ahead, length)

@@ -90,7 +90,7 @@ def glance(dump: Dump) -> Glance | None:
         try:
             timeline = Timeline(part, only=[name for name in part.names() if name.startswith(_GLANCE)])
             try:
-                return glance_at(CheckedStep(part.step, {timeline.rank: timeline}), timeline)
+                return glance_at(CheckedStep(part.step, timeline))
             finally:
                 timeline.close()
         finally:
@@ -117,17 +117,17 @@ def _check(job: RankJob, timeline: Timeline, done: CheckedRank) -> None:
     done.records = len(part)
     done.notes = notes_of(timeline)
     done.sight.add(timeline)
-    moment = CheckedStep(part.step, {timeline.rank: timeline}, job.before, job.last, job.history, job.world, job.held)
+    moment = CheckedStep(part.step, timeline, job.before, job.last, job.history, job.world, job.held)
     if job.world == 1:
-        done.glance = glance_at(moment, timeline)
+        done.glance = glance_at(moment)
         job.history.add([done.glance])
         moment.held = done.glance.held
     for check in CHECKS:
         if check.name in job.checks and check.find is not None:
             done.findings += [(check.name, finding) for finding in check.find(moment)]
     done.calls = calls_of(timeline, Watcher(timeline), with_results=True)
-    done.replica = replica_of(moment, timeline) if job.world > 1 else None
-    done.leaving = leaving_of(moment, timeline)
+    done.replica = replica_of(moment) if job.world > 1 else None
+    done.leaving = leaving_of(moment)
     if not job.last:
         done.earlier = moment.earlier()
     # An interrupted dump may name files that were on their way.

@@ -16,24 +16,22 @@ _NOT_RETURNED = "the pass did not return"
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The innermost call of each error; harmless if the program went on behind it, since it caught the error then."""
-    for timeline in moment.timelines.values():
-        named: set[str] = set()
-        for event in timeline:
-            error = event.record.get("error")
-            if not isinstance(error, str) or error == _NOT_RETURNED or error in named:
-                continue
-            named.add(error)
-            goes_on = _goes_on(timeline, event)
-            what = "a call" if goes_on else "the last call"
-            end = "; the program caught the error and went on" if goes_on else ""
-            yield moment.finding(
-                timeline,
-                event,
-                "error",
-                said("call-raised", what, " ".join(error.split())[:300], _at(event), end),
-                evidence={"error": error, "input": [measured(leaf) for leaf in tensors(event.inputs())]},
-                harmless=goes_on,
-            )
+    named: set[str] = set()
+    for event in moment.timeline:
+        error = event.record.get("error")
+        if not isinstance(error, str) or error == _NOT_RETURNED or error in named:
+            continue
+        named.add(error)
+        goes_on = _goes_on(moment.timeline, event)
+        what = "a call" if goes_on else "the last call"
+        end = "; the program caught the error and went on" if goes_on else ""
+        yield moment.finding(
+            event,
+            "error",
+            said("call-raised", what, " ".join(error.split())[:300], _at(event), end),
+            evidence={"error": error, "input": [measured(leaf) for leaf in tensors(event.inputs())]},
+            harmless=goes_on,
+        )
 
 
 def _at(event: Event) -> str:

@@ -10,7 +10,7 @@ included. Ranks with copies of a whole model should not all get the same batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
@@ -27,7 +27,7 @@ from msprobe.diagnose.tolerance.check_limits import copies_limit, is_one_factor,
 from msprobe.messages import said
 
 #: Tensors by rank and name of the parameter.
-Tables = dict[Rank, dict[str, Leaf]]
+Tables = Mapping[Rank, Mapping[str, Leaf]]
 
 
 def check(across: Across) -> Iterable[Finding]:
@@ -250,7 +250,7 @@ def _parted(across: Across) -> Iterable[Finding]:
         return
     weights = _tables(across)
     wrong = {}
-    for name in _copies(across, across.before.weights):
+    for name in _copies(across, {rank: earlier.weights for rank, earlier in across.before.items()}):
         leaves = _apart(weights, name)
         if leaves is not None:
             wrong[name] = leaves

@@ -20,25 +20,24 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     """The place at which the graph is cut, with the parameters before it; or each module alone, if none is seen. Then
     what an optimizer holds and never gets a gradient for.
     """
-    for timeline in moment.timelines.values():
-        yield from _cut_off(moment, timeline)
-        yield from idle.cleared_before_step(moment, timeline)
-        yield from idle.never_called(moment, timeline)
+    yield from _cut_off(moment)
+    yield from idle.cleared_before_step(moment)
+    yield from idle.never_called(moment)
 
 
-def _cut_off(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
-    gradients = moment.gradients(timeline)
+def _cut_off(moment: CheckedStep) -> Iterable[Finding]:
+    gradients = moment.gradients
     if not any(leaf is not None for passes in gradients.values() for leaf in passes):
         return
     lost = {
         name: weight.event
-        for name, weight in moment.weights(timeline).items()
+        for name, weight in moment.weights.items()
         if weight.leaf.get("requires_grad")
         and weight.event.record.get("training") is not False
         and not any(leaf is not None for leaf in gradients.get(name, ()))
     }
     # A schedule may compute gradients of weights later, by calls of its own.
-    arrived = moment.at_optimizer(timeline)
+    arrived = moment.at_optimizer
     got = {
         name
         for name in lost
@@ -46,19 +45,19 @@ def _cut_off(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     }
     lost = {name: event for name, event in lost.items() if name not in got}
     if lost:
-        users = _users(timeline)
+        users = _users(moment.timeline)
         lost = {name: event for name, event in lost.items() if _takes_part(users, event)}
     # A single parameter of a module that is reached is no cut.
     reached = {name.rpartition(".")[0] for name, passes in gradients.items() if any(passes)}
     lost = {name: event for name, event in lost.items() if name.rpartition(".")[0] not in reached}
     if lost:
-        holder = _holder(moment, timeline, lost)
-        yield from _finding(moment, timeline, lost, holder, meant=holder is None and not _among(lost, reached))
+        holder = _holder(moment, lost)
+        yield from _finding(moment, lost, holder, meant=holder is None and not _among(lost, reached))
 
 
-def _holder(moment: CheckedStep, timeline: Timeline, lost: dict[str, Event]) -> Event | None:
+def _holder(moment: CheckedStep, lost: dict[str, Event]) -> Event | None:
     """The optimizer that takes its step although these parameters of its own have no gradient: it is to train them."""
-    for event in moment.optimizer_steps(timeline):
+    for event in moment.optimizer_steps:
         if not event.record.get("skipped") and without_gradient(event) & set(lost):
             return event
     return None
@@ -110,17 +109,14 @@ def _around(event: Event, module: Event) -> bool:
     return False
 
 
-def _finding(
-    moment: CheckedStep, timeline: Timeline, lost: dict[str, Event], holder: Event | None, meant: bool
-) -> Iterable[Finding]:
+def _finding(moment: CheckedStep, lost: dict[str, Event], holder: Event | None, meant: bool) -> Iterable[Finding]:
     names = list(lost)
     held = said("though-optimizer-holds-them", holder.name) if holder is not None else ""
-    cut = _cut(timeline, lost)
+    cut = _cut(moment.timeline, lost)
     if cut is not None:
         how = "is detached" if operation(cut.stem) == "detach" else "loses its gradient"
         what = floats(cut.inputs())[0]
         yield moment.finding(
-            timeline,
             cut,
             "missing_gradient",
             said(
@@ -140,7 +136,6 @@ def _finding(
     without = [leaf for leaf in floats(first.outputs()) if not leaf.get("requires_grad")]
     why = "; the result of the first of them has requires_grad=False, it ran without autograd" if without else ""
     yield moment.finding(
-        timeline,
         first,
         "missing_gradient",
         said("no-gradient", len(names), listed(names), why, held),

@@ -12,28 +12,24 @@ from msprobe.diagnose.differences.records import fingerprint, numbers, statistic
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.check_limits import is_lost_in_rounding
 from msprobe.messages import said
 
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Parameters that the optimizer leaves as they are, that no optimizer has, or that stay as they were."""
-    if moment.world == 1 and any(event.is_collective for timeline in moment.timelines.values() for event in timeline):
-        alone = True  # Other ranks may have the optimizer of a share.
-    else:
-        alone = False
-    for timeline in moment.timelines.values():
-        steps = moment.optimizer_steps(timeline)
-        for event in steps:
-            yield from _left_alone(moment, timeline, event)
-        if steps and not alone:
-            yield from _in_no_optimizer(moment, timeline, steps)
-        if not steps:
-            yield from _as_before(moment, timeline)
+    steps = moment.optimizer_steps
+    for event in steps:
+        yield from _left_alone(moment, event)
+    # Of a rank that was recorded alone, other ranks may have the optimizer of a share.
+    if steps and not (moment.world == 1 and any(event.is_collective for event in moment.timeline)):
+        yield from _in_no_optimizer(moment, steps)
+    if not steps:
+        yield from _as_before(moment)
 
 
-def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterable[Finding]:
+def _left_alone(moment: CheckedStep, event: Event) -> Iterable[Finding]:
     """Weights of one optimizer that are the same before and after its step."""
     if event.record.get("skipped"):
         return
@@ -62,7 +58,6 @@ def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterab
         fields = parameters_of(event)[half[0]]
         kind = dtype_word(fields["weight"])
         yield moment.finding(
-            timeline,
             event,
             "weights",
             said(
@@ -86,7 +81,6 @@ def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterab
         name = stuck[0]
         fields = parameters_of(event)[name]
         yield moment.finding(
-            timeline,
             event,
             "weights",
             said(
@@ -142,11 +136,11 @@ def _is_zero(leaf: dict[str, Any]) -> bool:
     return leaf.get("Norm") in (0, 0.0, None)
 
 
-def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
+def _in_no_optimizer(moment: CheckedStep, steps: list[Event]) -> Iterable[Finding]:
     """Parameters with a gradient that no optimizer has, though one has their neighbours."""
     known: set[str] = set(moment.before.optimized) if moment.before is not None else set()
     known |= moment.held
-    weights = moment.weights(timeline)
+    weights = moment.weights
     tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
     for event in steps:
         # A copy that nothing uses any more has the values, but no gradient.
@@ -154,7 +148,7 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         tied.update(fingerprint(fields.get("weight")) for fields in held if is_tensor(fields.get("grad")))
     missing: list[str] = []
     apart: list[str] = []
-    for name, passes in moment.gradients(timeline).items():
+    for name, passes in moment.gradients.items():
         weight = weights.get(name)
         if {name, in_its_model(name)} & known or weight is None or not weight.leaf.get("requires_grad"):
             continue
@@ -163,12 +157,11 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         (missing if _neighbours(name, known) else apart).append(name)
     if apart and moment.last:
         # Another optimizer may have them, in a step that comes later.
-        yield _without_neighbours(moment, timeline, steps[-1], apart, known & set(weights))
+        yield _without_neighbours(moment, steps[-1], apart, known & set(weights))
     if missing:
         stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
         hint = said("holds-unused-instead", listed(stale)) if stale else ""
         yield moment.finding(
-            timeline,
             steps[-1],
             "weights",
             said(
@@ -183,9 +176,7 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         )
 
 
-def _without_neighbours(
-    moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], held: set[str]
-) -> Finding:
+def _without_neighbours(moment: CheckedStep, event: Event, names: list[str], held: set[str]) -> Finding:
     """Whole modules with a gradient that no optimizer has: meant where a small part of a model is trained, or one of
     two models.
     """
@@ -198,7 +189,6 @@ def _without_neighbours(
     if meant:
         text += "; where only some are to be trained, requires_grad_(False) saves the cost of the others' gradients"
     return moment.finding(
-        timeline,
         event,
         "weights",
         text,
@@ -219,16 +209,15 @@ def _neighbours(name: str, known: set[str]) -> bool:
     return any(other.startswith(f"{above}." if above else "") for other in known)
 
 
-def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def _as_before(moment: CheckedStep) -> Iterable[Finding]:
     """Without an optimizer's record: weights that are as they were a step ago, while most others are not."""
     if moment.before is None:
         return
-    before = moment.before.weights.get(timeline.rank, {})
-    had = moment.before.moved.get(timeline.rank, set())
+    before, had = moment.before.weights, moment.before.moved
     stuck, moved = [], 0
     # Weights in half precision may be too coarse for their update.
     coarse: list[str] = []
-    weights = moment.weights(timeline)
+    weights = moment.weights
     for name in had:
         if name not in weights or name not in before:
             continue
@@ -240,12 +229,11 @@ def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
         elif fingerprint(now) != fingerprint(then):
             moved += 1
     stuck.sort()
-    still = moment.last and not moved and not moment.has_changed(timeline.rank)
+    still = moment.last and not moved and not moment.has_changed
     if still and stuck:
         stuck = sorted(stuck + coarse)
         weight = weights[stuck[0]]
         yield moment.finding(
-            timeline,
             weight.event,
             "weights",
             said(
@@ -259,7 +247,6 @@ def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
     elif stuck and moved > len(stuck):
         weight = weights[stuck[0]]
         yield moment.finding(
-            timeline,
             weight.event,
             "weights",
             said(
