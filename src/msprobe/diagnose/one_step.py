@@ -145,7 +145,7 @@ def _compare_timelines(
         task.before.gradients, task.weights, task.before.states, task.left, task.before.untouched, task.before.written
     )
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
-    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers)
+    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.candidate.makers)
     reach = replace(
         reach,
         untouched=scene.untouched,
@@ -170,7 +170,7 @@ def _compare_timelines(
         collectives=[event.index for event in pairing.candidate if event.is_collective],
         lone=lone_calls(pairing),
         left=(gradients_left(candidate), gradients_left(reference)),
-        weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
+        weights=weights_of(pairing.partner.items(), scene.candidate.makers) if crossing else {},
         crossing=crossing,
         precision=() if crossing else precision_apart(left, right),
         precision_in_words=precision_in_words(precision_of(left.ours), precision_of(right.ours)),

@@ -90,7 +90,7 @@ def is_swallowed(scene: Scene, judged: Judged) -> bool:
             mark = fingerprint(difference.left)
             if mark is None or not is_tensor(difference.left) or numel(difference.left) > 1:
                 return False
-            for user in scene.consumers[0].get(mark, ()):
+            for user in scene.candidate.consumers.get(mark, ()):
                 judged_user = scene.judged.get(user)
                 if judged_user is None:
                     return False

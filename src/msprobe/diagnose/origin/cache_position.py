@@ -9,7 +9,7 @@ from msprobe.diagnose.evidence import Because, OtherArguments, ResultFact
 from msprobe.diagnose.origin.argument import matters
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 
@@ -91,7 +91,7 @@ def _makes_indices(scene: Scene, event: Event) -> bool:
         for other in event.parent.children
         if other.index > event.index
         and operation(other.stem) in operators.AT_INDICES
-        and any(scene.makers.of(leaf, other) is event for _, leaf in other.inputs() if is_tensor(leaf))
+        and any(scene.candidate.makers.of(leaf, other) is event for _, leaf in other.inputs())
         and (cache := _cache(other)) is not None
     ]
     return len(writes) > 1 and len({str(cache.get("shape")) for cache in writes}) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
@@ -13,6 +13,7 @@ from msprobe.diagnose.evidence import Cause, OneSide, SeenFact, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -53,10 +54,8 @@ def blame_calls(
         kind, cause = "loss_scale", "gradient_factor"
     elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
         kind, cause = "loss_scale", "loss_factor"
-    here, there = (
-        named(events) + _whole_modules(events, side)
-        for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
-    )
+    here = named(alone) + _whole_modules(alone, scene.candidate)
+    there = named(missing) + _whole_modules(missing, scene.reference)
     if alone and missing:
         text = said("replaced-calls", here, there)
     elif alone:
@@ -101,13 +100,13 @@ def blame_calls(
     )
 
 
-def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
+def _whole_modules(events: Sequence[Event], side: Side) -> str:
     """The modules that one side alone passes through, if all these calls run in them."""
     modules: dict[str, None] = {}
     for event in events:
         outermost: Event | None = None
         parent = event.parent
-        while parent is not None and parent not in paired:
+        while parent is not None and side.is_alone(parent):
             outermost, parent = parent, parent.parent
         if outermost is None:
             return ""

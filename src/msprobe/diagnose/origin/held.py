@@ -20,7 +20,8 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> ModuleS
     event = judged.event
     if not event.is_call or event.direction not in ("forward", "recompute") or scene.comparer.crossing:
         return None
-    if scene.makers.of(difference.left, event) or scene.other_makers.of(difference.right, judged.partner):
+    makers = scene.candidate.makers, scene.reference.makers
+    if makers[0].of(difference.left, event) or makers[1].of(difference.right, judged.partner):
         return None
     sides = ((event, difference.left), (judged.partner, difference.right))
     if not all(is_tensor(leaf) and leaf.get("requires_grad") is not True for _, leaf in sides):

@@ -5,15 +5,14 @@ A penalty that is zero in the first step has a gradient; so has a whole pass tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import OneSide
 from msprobe.diagnose.origin.calls_alone import most_informative
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.origin.structure import rows_of_calls
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
 
@@ -23,9 +22,7 @@ def look_for_lone_gradients(scene: Scene) -> None:
         return
     if any(suspect.finding.kind == "structure" for suspect in scene.ledger.suspects):
         return
-    pairing = scene.pairing
-    alone = _trained(scene, pairing.alone(), pairing.candidate)
-    missing = _trained(scene, pairing.missing(), pairing.reference)
+    alone, missing = (_trained(scene, side) for side in scene.sides)
     if not alone and not missing:
         return
     entry = most_informative(alone or missing)
@@ -40,8 +37,8 @@ def look_for_lone_gradients(scene: Scene) -> None:
     scene.ledger.doubt(begun)
 
 
-def _trained(scene: Scene, events: Sequence[Event], timeline: Timeline) -> list[Event]:
+def _trained(scene: Scene, side: Side) -> list[Event]:
     """The calls through which a gradient comes back: the first in a row, or all that a pass of one side alone has."""
-    calls = [event for event in events if event.direction == "forward" and event.is_call]
-    trained = [event for event in calls if timeline.backward_of(event) is not None]
+    calls = [event for event in side.alone if event.direction == "forward" and event.is_call]
+    trained = [event for event in calls if side.timeline.backward_of(event) is not None]
     return next(rows_of_calls(trained), []) if scene.same_passes else trained

@@ -27,7 +27,8 @@ def look_at_movements(scene: Scene) -> None:
     """Suspect the optimizer, if the step before moved weights otherwise than its gradients explain."""
     if not (scene.comparer.crossing and scene.before.weights):
         return
-    now = weights_of(scene.pairing.partner.items(), scene.makers)
+    makers = scene.candidate.makers
+    now = weights_of(scene.pairing.partner.items(), makers)
     apart: dict[str, tuple[float, float]] = {}
     for name, pair in now.items():
         before = scene.before.weights.get(name)
@@ -46,7 +47,7 @@ def look_at_movements(scene: Scene) -> None:
     left, right = now[first]
     factor = median(_factor(scene.before.weights[name], now[name]) for name in apart)
     judged = next(
-        call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, scene.makers)
+        call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, makers)
     )
     whose = f'"{first}"' + (said("and-more", len(apart) - 1) if len(apart) > 1 else "")
     times = said("times-as-far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""

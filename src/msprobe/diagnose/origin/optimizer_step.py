@@ -14,7 +14,6 @@ from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
-from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
@@ -126,8 +125,8 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
             continue
         if field == "grad" and (scene.towers(difference) or (not changed and name not in known)):
             left = difference.left
-            alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
-            missing = lone_makers(scene, difference.right, judged.partner, scene.other_makers, scene.pairing.back)
+            alone = scene.candidate.lone_makers(left, event)
+            missing = scene.reference.lone_makers(difference.right, judged.partner)
             if alone or missing:
                 blame_calls(scene, judged, difference, alone, missing)
                 continue
@@ -173,12 +172,6 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
                 facts=(NamedFact("parameter", name), Because("state"), NamedFact("field", field), SeenFact(difference)),
                 place=place,
             )  # fmt: skip
-
-
-def lone_makers(scene: Scene, leaf: Any, user: Event, makers: Producers, paired: Any) -> list[Event]:
-    """The calls of one side alone that made what ``user`` takes."""
-    maker = makers.of(leaf, user)
-    return scene.chain(maker, makers, paired) if maker is not None and maker not in paired else []
 
 
 def compare_fields(

@@ -38,17 +38,10 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
         if not todo:
             break
         event, leaf, partner, twin = todo.pop(0)
-        maker, other = scene.makers.of(leaf, event), scene.other_makers.of(twin, partner)
-        alone = maker is not None and maker not in scene.pairing.partner
-        missing = other is not None and other not in scene.pairing.back
+        maker = scene.candidate.makers.of(leaf, event)
+        alone, missing = scene.candidate.chain(maker), scene.reference.lone_makers(twin, partner)
         if alone or missing:
-            blame_calls(
-                scene,
-                judged,
-                Difference("its result", "value", None, None, math.inf),
-                scene.chain(maker, scene.makers, scene.pairing.partner) if maker is not None and alone else [],
-                scene.chain(other, scene.other_makers, scene.pairing.back) if other is not None and missing else [],
-            )
+            blame_calls(scene, judged, Difference("its result", "value", None, None, math.inf), alone, missing)
             return True
         judged_maker = scene.judged.get(maker) if maker is not None else None
         if judged_maker is None or maker is None:
@@ -73,7 +66,7 @@ def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
         if not event.changed_inputs:
             return event if event is not judged and scene.is_reproduced(event.event) else None
         for difference in event.changed_inputs:
-            maker = scene.makers.of(difference.left, event.event) if difference.delta == 0.0 else None
+            maker = scene.candidate.makers.of(difference.left, event.event) if difference.delta == 0.0 else None
             judged_maker = scene.judged.get(maker) if maker is not None else None
             if maker is None or judged_maker is None or judged_maker.output_difference or judged_maker.arguments:
                 return None
@@ -105,7 +98,7 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
 
 def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
     event = judged.event
-    maker = scene.makers.of(layout.left, event)
+    maker = scene.candidate.makers.of(layout.left, event)
     scene.say(
         ("layout", event),
         judged,
@@ -219,18 +212,10 @@ def _known_by_statistics(judged: Judged) -> bool:
 
 def _blame_random(scene: Scene, judged: Judged) -> bool:
     """True if one side alone draws random numbers before: then all that are drawn later are others."""
-    for side, calls, user in (
-        ("candidate", scene.random_alone, judged.event),
-        ("reference", scene.random_missing, judged.partner),
-    ):
-        earlier = next((call for call in reversed(calls) if call.index < user.index), None)
+    for side, user in ((scene.candidate, judged.event), (scene.reference, judged.partner)):
+        earlier = next((call for call in reversed(side.random_alone) if call.index < user.index), None)
         if earlier is not None:
-            text = said(
-                "extra-random-call",
-                judged.event.name,
-                side,
-                earlier.name,
-            )
+            text = said("extra-random-call", judged.event.name, side.name, earlier.name)
             scene.say(("calls", earlier), judged, "structure", text, where=earlier.name, clear=True, entry=earlier)
             return True
     return False

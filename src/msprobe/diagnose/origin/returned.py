@@ -19,8 +19,8 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
     if not event.is_module or event.layer or event.direction not in ("forward", "recompute"):
         return False
     for difference in judged.changed_outputs:
-        mine = _origin(event, difference.left, scene.makers)
-        theirs = _origin(partner, difference.right, scene.other_makers)
+        mine = _origin(event, difference.left, scene.candidate.makers)
+        theirs = _origin(partner, difference.right, scene.reference.makers)
         if mine is None or theirs is None or _answer(scene, mine, theirs):
             continue
         scene.say(

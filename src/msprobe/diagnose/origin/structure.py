@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
@@ -10,6 +10,7 @@ from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Listed
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
@@ -18,15 +19,10 @@ def look_for_lone_calls(scene: Scene) -> None:
     """Suspect each row of forward calls that one side alone makes, where nobody knows what becomes of them."""
     if scene.has_values:
         return
-    pairing = scene.pairing
-    sides = (
-        (pairing.alone(), pairing.partner, "extra-calls"),
-        (pairing.missing(), pairing.back, "missing-calls"),
-    )
     # Two frameworks move values in ways of their own.
     quiet = operators.IDLE | operators.MOVES if scene.comparer.crossing else operators.IDLE
-    for events, paired, message in sides:
-        forward = [event for event in events if event.direction == "forward" and not _is_around(event, paired)]
+    for side, message in zip(scene.sides, ("extra-calls", "missing-calls"), strict=True):
+        forward = [event for event in side.alone if event.direction == "forward" and not _is_around(event, side)]
         for row in rows_of_calls(forward):
             informative = next((event for event in row if operation(event.stem) not in quiet), None)
             if informative is None:
@@ -41,9 +37,9 @@ def look_for_lone_calls(scene: Scene) -> None:
             scene.ledger.add(Suspect(finding, scene.place_of(row[0]), clear=True))
 
 
-def _is_around(event: Event, paired: Container[Event]) -> bool:
+def _is_around(event: Event, side: Side) -> bool:
     """True for a module around calls that the other side makes, too: what is its own among them speaks for itself."""
-    return event.is_module and any(child in paired or _is_around(child, paired) for child in event.children)
+    return event.is_module and any(not side.is_alone(child) or _is_around(child, side) for child in event.children)
 
 
 def rows_of_calls(events: Sequence[Event]) -> Iterator[list[Event]]:

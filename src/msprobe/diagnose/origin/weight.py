@@ -22,7 +22,7 @@ def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list
     """Which parameters a call may take, the likeliest first. Several may have the values of one, as when weights are
     tied on one side: then it is that of both sides, or of the module that the call runs in.
     """
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     own = f"{event.module}."
     every = list(dict.fromkeys([*here, *there]))
     return sorted(every, key=lambda name: (not (name in here and name in there), not name.startswith(own)))
@@ -32,8 +32,8 @@ def is_written_in_step(scene: Scene, judged: Judged, difference: Difference) -> 
     """True if a call of this step wrote to what a module keeps, on both sides: a target network, an average of weights,
     a step of another optimizer. How far that is apart is asked of the call.
     """
-    maker = scene.makers.of(difference.left, judged.event)
-    other = scene.other_makers.of(difference.right, judged.partner)
+    maker = scene.candidate.makers.of(difference.left, judged.event)
+    other = scene.reference.makers.of(difference.right, judged.partner)
     if maker is None or other is None or scene.pairing.partner.get(maker) is not other:
         return False
     return maker.parts.kind == "optimizer" or writes_in_place(maker.stem)
@@ -43,7 +43,7 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
     """A call takes a parameter, and it is not the same: does that parameter differ, or is it another one?"""
     known = scene.equal_weights
     differing = next((name for name in names if known.get(name) is False), None)
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     another = all(known.get(name) for name in names)
     if set(here) & set(there):
         # The same parameter, from which a side has moved elements: statistics of it alone do not say their order.
@@ -120,7 +120,7 @@ def _other_name(scene: Scene, judged: Judged, difference: Difference) -> str | N
     """What the reference calls the parameter in a slot, where it says so."""
     if difference.slot.startswith("parameters."):
         return plain_name(judged.partner, difference.slot)
-    return next(iter(scene.other_makers.parameters(difference.right)), None)
+    return next(iter(scene.reference.makers.parameters(difference.right)), None)
 
 
 def _shape(leaf: Any) -> list[int]:
@@ -132,7 +132,7 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     so that one side leaves out calls, makes others, or makes them in another order.
     """
     event = judged.event
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     if common := [name for name in here if name in there]:
         text = said("parameter-moved", difference.slot, event.name, common[0])
     else:
@@ -143,8 +143,7 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
             _named(here, difference.left),
             _named(there, difference.right),
         )
-    taken = weights_taken(scene.pairing.candidate, scene.makers)
-    others = weights_taken(scene.pairing.reference, scene.other_makers)
+    taken, others = (weights_taken(side.timeline, side.makers) for side in scene.sides)
     unused, more = sorted(others - taken), sorted(taken - others)
     if unused:
         text += said("candidate-does-not-use", _listed(unused))

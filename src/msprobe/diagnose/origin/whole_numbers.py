@@ -14,9 +14,9 @@ _FACTS = frozenset(("argument", "dtype", "structure"))
 
 def look_for_rounded_numbers(scene: Scene) -> None:
     """Report the first call that does it, of the side that does; nothing if both do, or if it was reported before."""
-    pairing = scene.pairing
-    mine = {numbers.event: numbers for numbers in rounded_numbers(pairing.candidate, scene.makers)}
-    theirs = {numbers.event: numbers for numbers in rounded_numbers(pairing.reference, scene.other_makers)}
+    mine, theirs = (
+        {numbers.event: numbers for numbers in rounded_numbers(side.timeline, side.makers)} for side in scene.sides
+    )
     if bool(mine) == bool(theirs):
         return
     rounded = mine or theirs

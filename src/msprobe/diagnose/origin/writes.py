@@ -27,23 +27,19 @@ _BEGIN = tuple(operators.BEGIN)
 
 def look_for_lone_writes(scene: Scene) -> None:
     """Suspect the writes and exchanges of one side alone that no later call takes up."""
-    pairing = scene.pairing
     already_named = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
-    here, there = pairing.alone(), pairing.missing()
-    for events, others, makers, consumers, message in (
-        (here, there, scene.makers, scene.consumers[0], "extra-calls"),
-        (there, here, scene.other_makers, scene.consumers[1], "missing-calls"),
-    ):
+    for side, message in zip(scene.sides, ("extra-calls", "missing-calls"), strict=True):
+        others = scene.other(side).alone
         writes = [
             event
-            for event in events
+            for event in side.alone
             if event.direction == "forward"
             and event.name not in already_named
-            and _writes_to_what_stays(scene, event, makers)
+            and _writes_to_what_stays(scene, event, side.makers)
             and not any(
                 user.index > event.index
                 for _, leaf in event.outputs()
-                for user in consumers.get(fingerprint(leaf), ())
+                for user in side.consumers.get(fingerprint(leaf), ())
                 if fingerprint(leaf) is not None
             )
         ]
@@ -53,8 +49,8 @@ def look_for_lone_writes(scene: Scene) -> None:
         if any(_leave_otherwise(scene, pair) for pair in pairs):
             _say_replaced(scene, pairs[0], len(pairs))
             return
-        first = _beginning(writes[0], events)
-        names, optimizers = _gradients_written(pairing.candidate if events is here else pairing.reference, writes)
+        first = _beginning(writes[0], side.alone)
+        names, optimizers = _gradients_written(side.timeline, writes)
         what = _in_words(writes, names, optimizers)
         finding = scene.finding(
             first,
@@ -71,10 +67,10 @@ def look_for_lone_writes(scene: Scene) -> None:
         sure = not _done_otherwise(writes[0], others)
         if sure and scene.arrival.clean:
             # What they do to gradients is undone, or undoes something, before anything uses these.
-            gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
+            gradients = _gradients_of(side.timeline)
             sure = not all(_writes_to(event, gradients) for event in writes)
         # Copies to what nothing takes may be kept for the eye alone: the steps that follow say.
-        copies = all(_copies_state(event, makers) for event in writes)
+        copies = all(_copies_state(event, side.makers) for event in writes)
         scene.ledger.add(Suspect(finding, place, clear=sure or copies, matters=sure and not copies))
 
 
