@@ -38,8 +38,6 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
             shapes_in_words(judged),
             "candidate" if _is_outer(mine) else "reference",
         ),
-        where=event.name,
-        clear=True,
         facts=(Setting([list(shape) for shape in mine], [list(shape) for shape in theirs]),),
         matters=True,
     )

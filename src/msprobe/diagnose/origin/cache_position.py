@@ -32,7 +32,6 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
         "argument",
         said("cache-off-by-one", event.name, argument_name(event, first.slot), *first.in_words),
         where=f"{event.name}, {argument_name(event, first.slot)}",
-        clear=True,
         matters=matters(scene, judged),
         facts=(
             Because("cache_position"),

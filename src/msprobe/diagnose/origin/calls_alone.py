@@ -9,7 +9,7 @@ from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
 from msprobe.diagnose.differences.words import named, ratio_in_words
-from msprobe.diagnose.evidence import Cause, OneSide, SeenFact, because
+from msprobe.diagnose.evidence import Cause, OneSide, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
@@ -85,12 +85,10 @@ def blame_calls(
         judged,
         kind,
         text,
-        where=f"{entry.name}",
         clear=clear,
         facts=(
             OneSide(tuple(call.name for call in alone), tuple(call.name for call in missing)),
             *because(cause),
-            SeenFact(difference),
         ),
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,

@@ -12,7 +12,6 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numel
 from msprobe.diagnose.evidence import NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.links import Producers
@@ -87,10 +86,10 @@ def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: 
         fuller.name,
         scene.other(side).name,
     )
-    finding = scene.finding(event, "structure", text, event.name, (NamedFact("seen_in", user.name),))
     # Where all gradients that optimizers get agree, what comes back is thrown away.
     matters = not scene.arrival.known or bool(scene.arrival.differ)
-    scene.ledger.add(Suspect(finding, scene.place_of(event) - 0.25, clear=True, matters=matters))
+    facts = (NamedFact("seen_in", user.name),)
+    scene.add(event, "structure", text, facts=facts, place=scene.place_of(event) - 0.25, matters=matters)
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
@@ -141,5 +140,4 @@ def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
         kind, entry = "structure", cut
         text += said("by-call-of-one-side", cut.name, side.name)
     facts = (NamedFact("seen_in", event.name), SeenFact(difference))
-    finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
-    scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))
+    scene.add(entry, kind, text, f"{event.name}, {difference.slot}", facts, event.index - 0.25, judged=judged)

@@ -9,7 +9,6 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, SeenFact
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.timeline import Event, Slot
@@ -95,8 +94,7 @@ def _say(
     for call in (*mine, *theirs):
         scene.ledger.take_back(("calls", call))
     facts = (OneSide(tuple(call.name for call in mine), tuple(call.name for call in theirs)), SeenFact(difference))
-    finding = scene.finding(at, "structure", text, at.name, facts)
-    scene.ledger.add(Suspect(finding, at.index, clear=True, matters=True))
+    scene.add(at, "structure", text, facts=facts, matters=True)
 
 
 def _between(side: Side, end: Event, comes_back: Event) -> list[Event]:

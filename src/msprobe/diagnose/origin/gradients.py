@@ -12,7 +12,6 @@ from msprobe.diagnose.evidence import Fact, Listed, SeenFact, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.cut_graph import GraphCut, find_cut, first_use, frozen_in_words
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
@@ -69,7 +68,6 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             what_becomes_of_gradients(scene) if ratio else "",
         ),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(*because("loss_factor" if ratio else None), SeenFact(difference)),
         matters=scene.is_blind,
     )
@@ -171,24 +169,15 @@ def look_for_missing_gradients(scene: Scene) -> None:
     frozen, cause = frozen_in_words(scene, parameters)
     text += frozen
     entry = cut or twin
-    scene.ledger.add(
-        Suspect(
-            scene.finding(
-                entry,
-                # A call that only the candidate makes is the cause itself.
-                "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
-                text,
-                where=parameters[0] if parameters and not lost else entry.name,
-                facts=(
-                    Listed("calls", [event.name for event, _ in lost[:50]]),
-                    Listed("parameters", parameters),
-                    *cause,
-                ),
-            ),
-            # What is only missed may come of what was done in the forward pass.
-            place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
-            clear=True,
-        )
+    scene.add(
+        entry,
+        # A call that only the candidate makes is the cause itself.
+        "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
+        text,
+        where=parameters[0] if parameters and not lost else entry.name,
+        facts=(Listed("calls", [event.name for event, _ in lost[:50]]), Listed("parameters", parameters), *cause),
+        # What is only missed may come of what was done in the forward pass.
+        place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
     )
 
 
@@ -220,10 +209,9 @@ def _say_lost_in_reference(scene: Scene) -> None:
         text += said("reference-call-cuts-graph", cut.name) if cut is not None else ""
         entry = cut or forward
         kind: FindingKind = "structure" if cut is not None else "missing_gradient"
-        finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
         # What is thrown away is known where nothing was done otherwise in the forward pass.
         place = forward.index if scene.comparer.crossing else event.index
-        scene.ledger.add(Suspect(finding, place=place, clear=True))
+        scene.add(entry, kind, text, facts=(Listed("calls", [event.name]),), place=place)
         return
 
 
@@ -263,8 +251,7 @@ def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping
     text = said("gradient-not-required", twin.name, what)
     calls = [event.name for event, _ in lost[:50]]
     facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
-    finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
-    scene.ledger.add(Suspect(finding, place=twin.index, clear=True))
+    scene.add(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
 
 
 def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
@@ -288,9 +275,8 @@ def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
         event = got[mine][names[0]]
         words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)
-        finding = scene.finding(event, "missing_gradient", text + words, names[0], facts)
         place = first_use(scene, names) if cause else event.index
-        scene.ledger.add(Suspect(finding, place=place, clear=True))
+        scene.add(event, "missing_gradient", text + words, names[0], facts, place)
         found_any = True
     return found_any
 

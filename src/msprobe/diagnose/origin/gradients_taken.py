@@ -84,7 +84,6 @@ def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance
         "parameter_gradient" if leftover else "gradient",
         text,
         where=name,
-        clear=True,
         facts=(
             NamedFact("parameter", name),
             Because("not_cleared" if leftover else "on_its_way"),

@@ -180,7 +180,6 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         + ("" if scene.has_calls or not event.index or taker != event.name else said("or-between-modules")),
         where=f"{taker}, {slot}",
         clear=clear,
-        facts=(SeenFact(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
         matters=is_integer(difference.left) and scene.same_passes and scene.loss_difference > 0.0,
@@ -284,7 +283,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         (state.words or said("buffer", state.name)) + said("buffer-differs", when, scene.how(difference)),
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
-        facts=(NamedFact("buffer", state.name), SeenFact(difference)),
+        facts=(NamedFact("buffer", state.name),),
         difference=difference,
     )
 
@@ -329,7 +328,7 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         ),
         where=where,
         clear=tensor.is_another(difference, "unseen"),
-        facts=(Because("between"), SeenFact(difference)),
+        facts=(Because("between"),),
         entry=entry,
         difference=difference,
     )
@@ -349,9 +348,7 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
             twin.name,
             scene.how(difference),
         ),
-        where=f"{event.name}, {difference.slot}",
-        clear=True,
-        facts=(NamedFact("made_by", twin.name), SeenFact(difference)),
+        facts=(NamedFact("made_by", twin.name),),
         difference=difference,
     )
 
@@ -376,12 +373,9 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
             difference.slot,
             other.name,
         ),
-        where=write.name,
-        clear=True,
         facts=(
             NamedFact("seen_in", event.name),
             NamedFact("reference_takes", other.name),
-            SeenFact(difference),
         ),
         entry=write,
         difference=difference,
@@ -411,12 +405,9 @@ def blame_wiring(
             scene.result_of(maker, difference.left),
             there,
         ),
-        where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(
             NamedFact("candidate_takes", maker.name),
             NamedFact("reference_takes", other.name),
-            SeenFact(difference),
         ),
         difference=difference,
     )
@@ -438,7 +429,6 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
                 dtype_word(difference.right),
             ),
             where=f"{event.name}, {difference.slot}",
-            clear=True,
             facts=(SeenFact(difference),),
         )
     _blame_lone_cast(scene, judged, difference)
@@ -471,8 +461,6 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
                 side.name,
                 named(chain),
             ),
-            where=maker.name,
-            clear=True,
             facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
             entry=maker,
             place=scene.place_of(maker) - 0.5,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import OneSide
 from msprobe.diagnose.origin.calls_alone import most_informative
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.origin.structure import rows_of_calls
@@ -31,9 +30,8 @@ def look_for_lone_gradients(scene: Scene) -> None:
     else:
         text = said("extra-calls", named(alone)) if alone else said("missing-calls", named(missing))
     sides = OneSide(tuple(event.name for event in alone), tuple(event.name for event in missing))
-    finding = scene.finding(entry, "structure", text, where=entry.name, facts=(sides,))
     begun = len(scene.ledger)
-    scene.ledger.add(Suspect(finding, place=alone[0].index if alone else scene.place_of(missing[0]), clear=True))
+    scene.add(entry, "structure", text, facts=(sides,), place=scene.place_of((alone or missing)[0]))
     scene.ledger.doubt(begun)
 
 

@@ -15,7 +15,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.effect.reach import pair_of
-from msprobe.diagnose.evidence import Because, SeenFact
+from msprobe.diagnose.evidence import Because
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -160,8 +160,7 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
         "gradient" if is_backward else "computation",
         said("computed-beyond-all-before", worst.slot, event.name, scene.how(difference), place),
         where=where,
-        clear=True,
-        facts=(Because("between"), SeenFact(difference)),
+        facts=(Because("between"),),
         entry=around or event,
         matters=True,
         difference=difference,

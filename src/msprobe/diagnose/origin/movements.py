@@ -63,7 +63,6 @@ def look_at_movements(scene: Scene) -> None:
             times,
         ),
         where=first,
-        clear=True,
         facts=(
             Because("movement"),
             Listed("parameters", list(apart)),

@@ -42,8 +42,6 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             judged,
             "optimizer",
             said("optimizer-class-differs", event.parts.owner, partner.parts.owner),
-            where=event.name,
-            clear=True,
             facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
             place=place,
             matters=not _steps_alike(scene, judged),
@@ -59,7 +57,6 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             said("optimizer-setting-differs", event.name, key, shown[0], shown[1], everyone)
             + (said("ratio", _ratio(left, right)) if _ratio(left, right) else ""),
             where=said("field-of-parameter", event.name, key, name),
-            clear=True,
             facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in changes])),
             place=place,
             matters=True,
@@ -86,7 +83,6 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
         "optimizer",
         text,
         where=(gone or more)[0],
-        clear=True,
         facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
         place=place,
     )
@@ -192,7 +188,6 @@ def compare_fields(
                 "optimizer",
                 said("optimizer-state-on-one-side", event.name, field, _listed(names), when, side),
                 where=said("field-of-parameter", event.name, field, names[0]),
-                clear=True,
                 facts=(
                     Because("state"),
                     NamedFact("field", field),

@@ -37,7 +37,6 @@ def look_for_changed_recomputation(scene: Scene) -> None:
                 forward.name,
             ),
             where=f"{event.name}, {slot}",
-            clear=True,
             matters=True,
             # Before what is said of what it takes.
             place=event.index - 0.5,
@@ -60,7 +59,6 @@ def _look_for_other_numbers(scene: Scene) -> None:
             "recompute",
             said("recompute-draws-other-numbers", event.name, forward.name),
             where=event.name,
-            clear=True,
             matters=True,
             facts=(NamedFact("seen_in", forward.name), Because("random")),
         )

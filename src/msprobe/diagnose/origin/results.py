@@ -91,7 +91,6 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
             dtype_word(difference.right),
         ),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
     )
 
@@ -113,7 +112,6 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         + (said("made-by", maker.name) if maker else "")
         + (": the random numbers fall on different elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
-        clear=True,
         facts=(NamedFact("made_by", maker.name if maker else None),),
         alternatives=(maker.name,) if maker else (),
     )
@@ -216,7 +214,7 @@ def _blame_random(scene: Scene, judged: Judged) -> bool:
         earlier = next((call for call in reversed(side.random_alone) if call.index < user.index), None)
         if earlier is not None:
             text = said("extra-random-call", judged.event.name, side.name, earlier.name)
-            scene.say(("calls", earlier), judged, "structure", text, where=earlier.name, clear=True, entry=earlier)
+            scene.say(("calls", earlier), judged, "structure", text, entry=earlier)
             return True
     return False
 
@@ -269,8 +267,6 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
             event.name,
             scene.how(judged.changed_outputs[0]),
         ),
-        where=writer.name,
-        clear=True,
         facts=(NamedFact("seen_in", event.name), SeenFact(judged.changed_outputs[0])),
         entry=writer,
         alternatives=(event.name,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.evidence import NamedFact, SeenFact
+from msprobe.diagnose.evidence import NamedFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
@@ -34,12 +34,9 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
                 _in_words(mine),
                 _in_words(theirs),
             ),
-            where=f"{event.name}, {difference.slot}",
-            clear=True,
             facts=(
                 NamedFact("candidate_takes", _name(mine)),
                 NamedFact("reference_takes", _name(theirs)),
-                SeenFact(difference),
             ),
             difference=difference,
         )

@@ -75,8 +75,6 @@ def look_for_scaled_clipping(scene: Scene) -> None:
             other,
             other_takes,
         ),
-        where=clip.name,
-        clear=True,
         facts=(Because("scaled_clipping"), Listed("calls", calls)),
         entry=clip,
         place=scene.place_of(clip) - 0.75,

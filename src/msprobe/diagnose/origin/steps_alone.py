@@ -5,7 +5,6 @@ from __future__ import annotations
 from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Because, Listed, NamedFact
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -33,16 +32,9 @@ def look_for_lone_steps(scene: Scene) -> None:
             text = said("optimizer-step-missing", _counted(names), named(steps))
         else:
             text = said("optimizer-step-extra", named(steps), _counted(names))
-        finding = scene.finding(
-            steps[0],
-            "optimizer",
-            text,
-            where=steps[0].name,
-            facts=(Because("no_step"), NamedFact("only_in", side.name), Listed("parameters", names)),
-        )
-        scene.ledger.add(
-            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=said("steps-of-one-side", side.name))
-        )
+        facts = (Because("no_step"), NamedFact("only_in", side.name), Listed("parameters", names))
+        later = said("steps-of-one-side", side.name)
+        scene.add(steps[0], "optimizer", text, facts=facts, shows_later=later)
 
 
 def _recorded_alike(timeline: Timeline, other: Timeline) -> bool:

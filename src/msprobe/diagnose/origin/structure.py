@@ -8,7 +8,6 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Listed
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.timeline import Event
@@ -27,14 +26,9 @@ def look_for_lone_calls(scene: Scene) -> None:
             informative = next((event for event in row if operation(event.stem) not in quiet), None)
             if informative is None:
                 continue
-            finding = scene.finding(
-                informative,
-                "structure",
-                said("changes-not-recorded", said(message, named(row))),
-                where=informative.name,
-                facts=(Listed("calls", [event.name for event in row]),),
-            )
-            scene.ledger.add(Suspect(finding, scene.place_of(row[0]), clear=True))
+            text = said("changes-not-recorded", said(message, named(row)))
+            facts = (Listed("calls", [event.name for event in row]),)
+            scene.add(informative, "structure", text, facts=facts, place=scene.place_of(row[0]))
 
 
 def _is_around(event: Event, side: Side) -> bool:

@@ -85,7 +85,6 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
                 _shape(difference.right),
             ),
             where=f"{judged.event.name}, {difference.slot}",
-            clear=True,
             facts=(NamedFact("candidate_takes", [name]), NamedFact("reference_takes", [other])),
         )
         return
@@ -157,7 +156,6 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
         "structure",
         said("parameters-themselves-agree", text),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(
             NamedFact("candidate_takes", here[:1]),
             NamedFact("reference_takes", there[:1]),

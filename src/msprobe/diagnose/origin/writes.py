@@ -52,17 +52,9 @@ def look_for_lone_writes(scene: Scene) -> None:
         first = _beginning(writes[0], side.alone)
         names, optimizers = _gradients_written(side.timeline, writes)
         what = _in_words(writes, names, optimizers)
-        finding = scene.finding(
-            first,
-            "structure",
-            Wording("{}: {}", said(message, named(writes)), what),
-            where=first.name,
-            facts=(
-                Listed("calls", [event.name for event in writes]),
-                *([Listed("parameters", names)] if names else []),
-            ),
-        )
-        place = scene.place_of(first)
+        text = Wording("{}: {}", said(message, named(writes)), what)
+        calls = Listed("calls", [event.name for event in writes])
+        facts = (calls, Listed("parameters", names)) if names else (calls,)
         # The other side may do the same in another way: then the weights say.
         sure = not _done_otherwise(writes[0], others)
         if sure and scene.arrival.clean:
@@ -71,7 +63,7 @@ def look_for_lone_writes(scene: Scene) -> None:
             sure = not all(_writes_to(event, gradients) for event in writes)
         # Copies to what nothing takes may be kept for the eye alone: the steps that follow say.
         copies = all(_copies_state(event, side.makers) for event in writes)
-        scene.ledger.add(Suspect(finding, place, clear=sure or copies, matters=sure and not copies))
+        scene.add(first, "structure", text, facts=facts, clear=sure or copies, matters=sure and not copies)
 
 
 def _in_words(events: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
@@ -149,19 +141,8 @@ def _mark(leaf: dict[str, Any]) -> Hashable:
 def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
     mine, theirs = pair
     more = said("so-many-more-times", count - 1) if count > 1 else ""
-    finding = scene.finding(
-        mine,
-        "structure",
-        said(
-            "replaced-write",
-            mine.name,
-            theirs.name,
-            more,
-        ),
-        where=mine.name,
-        facts=(OneSide((mine.name,), (theirs.name,)),),
-    )
-    scene.ledger.add(Suspect(finding, scene.place_of(mine), clear=True, matters=True))
+    text = said("replaced-write", mine.name, theirs.name, more)
+    scene.add(mine, "structure", text, facts=(OneSide((mine.name,), (theirs.name,)),), matters=True)
 
 
 def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.evidence import Because
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -144,13 +143,7 @@ def look_for_errors(scene: Scene) -> None:
         return  # both
     error = " ".join(str(event.record["error"]).split())[:300]
     at = said("at-source", event.source) if event.source else ""
-    finding = scene.finding(
-        event,
-        "error",
-        said("call-raised-in-candidate", event.name, error, at),
-        where=event.name,
-    )
-    scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
+    scene.add(event, "error", said("call-raised-in-candidate", event.name, error, at), matters=True)
 
 
 def last_error(timeline: Timeline) -> Event | None:
@@ -179,22 +172,16 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
         return
     sides = ("candidate", "reference")
     event = [event for event in timelines[few] if event.parts.kind == "optimizer"][min(counts)]
-    finding = scene.finding(
-        event,
-        "step_count",
-        said(
-            "step-left-out",
-            sides[few],
-            counts[few],
-            timelines[few].step,
-            sides[1 - few],
-            counts[1 - few],
-            steps[few],
-            "s" * (steps[few] > 1),
-            sides[1 - few],
-            steps[1 - few],
-        ),
-        where=event.name,
-        facts=(Because("step_left_out"),),
+    text = said(
+        "step-left-out",
+        sides[few],
+        counts[few],
+        timelines[few].step,
+        sides[1 - few],
+        counts[1 - few],
+        steps[few],
+        "s" * (steps[few] > 1),
+        sides[1 - few],
+        steps[1 - few],
     )
-    scene.ledger.add(Suspect(finding, -1.0, clear=True, matters=True))
+    scene.add(event, "step_count", text, facts=(Because("step_left_out"),), place=-1.0, matters=True)
