@@ -115,12 +115,9 @@ def _left_in_eval(moment: CheckedStep) -> Iterable[Finding]:
 
 def _outermost_in_eval(event: Event) -> Event | None:
     """The outermost module in eval mode around a call, if one around that trains; None if all of them evaluate."""
-    above = event.parent
     outermost: Event | None = None
-    while above is not None:
-        if above.is_module:
-            if above.record.get("training") is not False:
-                return outermost
-            outermost = above
-        above = above.parent
+    for module in event.around():
+        if module.is_module and module.record.get("training") is not False:
+            return outermost
+        outermost = module if module.is_module else outermost
     return None

@@ -59,7 +59,7 @@ def _evaluates(timeline: Timeline, event: Event) -> bool:
     """True for a dropout or a batch norm that gradients go back through, in a model that is in eval mode as a whole."""
     if event.direction != "forward" or event.parts.kind != "api" or timeline.backward_of(event) is None:
         return False
-    if event.parent is None or any(module.record.get("training") is not False for module in _modules(event)):
+    if event.parent is None or any(module.record.get("training") is not False for module in event.around()):
         return False
     if operation(event.stem) == "batch_norm":
         return argument(event, 5, "training") is False and any(
@@ -82,15 +82,6 @@ def _in_training(timeline: Timeline) -> set[str]:
     }
 
 
-def _modules(event: Event) -> list[Event]:
-    modules = []
-    above = event.parent
-    while above is not None:
-        modules.append(above)
-        above = above.parent
-    return modules
-
-
 def _whose(timeline: Timeline, root: Event) -> str:
     """The model, or the one of several of which ``root`` is the outermost module that was recorded."""
     outermost = [
@@ -103,4 +94,4 @@ def _whose(timeline: Timeline, root: Event) -> str:
 
 
 def _root(event: Event) -> Event:
-    return _modules(event)[-1]
+    return list(event.around())[-1]

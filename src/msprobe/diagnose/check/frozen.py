@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import listed
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import distinct, floats, listed
+from msprobe.diagnose.check.values import distinct, floats
 from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Event, Timeline

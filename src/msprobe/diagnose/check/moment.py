@@ -34,7 +34,7 @@ class Earlier:
 
     ``moved``: parameters of which no gradient was zero: where there are several backward passes, an update may use
     that of one only. ``optimized``: the names that some optimizer had, on any rank. ``changed``: a weight has changed
-    since the first step.
+    since the first step. ``in_training``: models in training mode; ``batch`` distinguishes the first batch from others.
     """
 
     weights: Mapping[str, Leaf] = field(default_factory=dict)
@@ -42,6 +42,8 @@ class Earlier:
     moved: frozenset[str] = frozenset()
     optimized: frozenset[str] = frozenset()
     changed: bool = False
+    in_training: frozenset[str] = frozenset()
+    batch: int | None = None
 
 
 @dataclass
@@ -113,8 +115,8 @@ class CheckedStep:
             name in old and fingerprint(weight.leaf) != fingerprint(old[name]) for name, weight in self.weights.items()
         )
 
-    def earlier(self) -> Earlier:
-        """What the next step needs to know of this one."""
+    def earlier(self, batch: int | None) -> Earlier:
+        """What the next steps need to know of this one, which began with ``batch``."""
         moved = (
             name
             for name, passes in self.gradients.items()
@@ -127,6 +129,12 @@ class CheckedStep:
             moved=frozenset(moved),
             optimized=frozenset(optimized | (self.before.optimized if self.before is not None else set())),
             changed=self.has_changed,
+            in_training=frozenset(
+                event.parts.path
+                for event in self.timeline
+                if event.is_module and event.parent is None and event.record.get("training") is not False
+            ),
+            batch=batch,
         )
 
     def _seen_weights(self) -> Iterator[tuple[str, Weight]]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose.check.bad_values import Watcher
 from msprobe.diagnose.check.exchange import RankCalls
-from msprobe.diagnose.check.history import Glance, History, Leaving, glance_at, leaving_of
+from msprobe.diagnose.check.history import Glance, History, glance_at
 from msprobe.diagnose.check.moment import CheckedStep, Earlier
 from msprobe.diagnose.check.origins import calls_of
 from msprobe.diagnose.check.registry import CHECKS
 from msprobe.diagnose.check.remarks import notes_of
+from msprobe.diagnose.check.repeated import batch_of
 from msprobe.diagnose.check.replica import Replica, replica_of
 from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.differences.value_digests import add_digests
@@ -58,7 +59,6 @@ class CheckedRank:
     calls: RankCalls | None = None
     replica: Replica | None = None
     earlier: Earlier | None = None
-    leaving: Leaving | None = None
     glance: Glance | None = None
     notes: list[tuple[str, str]] = field(default_factory=list)
     sight: Sight = field(default_factory=Sight)
@@ -127,8 +127,8 @@ def _check(job: RankJob, timeline: Timeline, done: CheckedRank) -> None:
             done.findings += [(check.name, finding) for finding in check.find(moment)]
     done.calls = calls_of(timeline, Watcher(timeline), with_results=True)
     done.replica = replica_of(moment) if job.world > 1 else None
-    done.leaving = leaving_of(moment)
     if not job.last:
-        done.earlier = moment.earlier()
+        batch = batch_of(timeline)
+        done.earlier = moment.earlier(batch[1] if batch is not None else None)
     # An interrupted dump may name files that were on their way.
     done.unread = tuple(part.unread) if part.complete else ()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.values import listed
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, value_of

@@ -18,8 +18,9 @@ from msprobe.diagnose.check import replica_inputs, replica_settings
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.replica import Signatures, is_repeatable, mark
-from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
+from msprobe.diagnose.check.values import distinct, floats, has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, statistics_difference
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.timeline import Event

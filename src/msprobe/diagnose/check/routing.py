@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import listed, measured, tensors
+from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import numbers
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.tensor_info import is_floating

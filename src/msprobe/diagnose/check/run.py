@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msprobe.coverage import Coverage
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
-from msprobe.diagnose.check.history import Glance, History, Leaving
+from msprobe.diagnose.check.history import Glance, History
 from msprobe.diagnose.check.moment import Earlier
 from msprobe.diagnose.check.one_rank import CheckedRank, RankJob, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
@@ -143,7 +143,7 @@ class _Running:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
-        kept = _Kept(is_last)
+        kept = _Kept()
         shared = Shared()
 
         def calls() -> Iterator[RankCalls]:
@@ -154,11 +154,11 @@ class _Running:
                     yield done.calls
 
         exchange = Exchange(calls())
-        if len(ranks) == 1 and not kept.leaving:
+        if len(ranks) == 1 and not kept.earlier:
             self._history.add(())
         across = Across(step, exchange, kept.replicas, before, lambda rank: opened(only[rank], digests))
         self._look_across(step, across, checks)
-        self._history.leave(kept.leaving, step)
+        self._history.leave(kept.earlier, step)
         self._before, self._last = kept.earlier, step
 
     def _glances(self, dumps: Sequence[Dump], step: int | None) -> list[Glance]:
@@ -233,20 +233,16 @@ class _Running:
 
 
 class _Kept:
-    """What is kept of the ranks of a step while it is checked; ``is_last``: no step comes after it."""
+    """What is kept of the ranks of a step while it is checked."""
 
-    def __init__(self, is_last: bool) -> None:
-        self._is_last = is_last
+    def __init__(self) -> None:
         self.replicas: dict[Rank, Replica] = {}
         self.earlier: dict[Rank, Earlier] = {}
-        self.leaving: list[Leaving] = []
 
     def add(self, done: CheckedRank, shared: Shared) -> None:
         """Keep what concerns others of a rank; what is equal on many ranks once."""
         if done.replica is not None:
             self.replicas[done.rank] = done.replica.shared(shared)
-        if done.leaving is not None:
-            self.leaving.append(done.leaving)
         if done.earlier is not None:
             weights, gradients = shared.alike(done.earlier.weights), shared.alike(done.earlier.gradients)
             self.earlier[done.rank] = replace(done.earlier, weights=weights, gradients=gradients)

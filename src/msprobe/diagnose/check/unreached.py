@@ -9,8 +9,9 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check import idle
 from msprobe.diagnose.check.history import without_gradient
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import floats, in_its_model, listed, measured
+from msprobe.diagnose.check.values import floats, in_its_model, measured
 from msprobe.diagnose.differences.records import fingerprint
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
@@ -89,24 +90,12 @@ def _users(timeline: Timeline) -> dict[Hashable, list[Event]]:
 
 def _takes_part(users: dict[Hashable, list[Event]], module: Event) -> bool:
     """True if a module's result goes on (a branch that nobody uses gets no gradient, rightly)."""
-    above: Event | None = module
-    while above is not None:
-        if "error" in above.record:
-            return False
-        above = above.parent
+    if any("error" in event.record for event in (module, *module.around())):
+        return False
     marks = {fingerprint(leaf) for leaf in floats(module.outputs())} - {None}
     return any(
-        event.index > module.index and not _around(event, module) for mark in marks for event in users.get(mark, ())
+        event.index > module.index and event not in module.around() for mark in marks for event in users.get(mark, ())
     )
-
-
-def _around(event: Event, module: Event) -> bool:
-    above: Event | None = module
-    while above is not None:
-        if above is event:
-            return True
-        above = above.parent
-    return False
 
 
 def _finding(moment: CheckedStep, lost: dict[str, Event], holder: Event | None, meant: bool) -> Iterable[Finding]:
@@ -167,10 +156,5 @@ def _cut(timeline: Timeline, lost: dict[str, Event]) -> Event | None:
 
 def _results(lost: dict[str, Event]) -> set[Hashable]:
     """What distinguishes the results of these modules, and of the modules around them, from other tensors."""
-    modules: set[Event] = set()
-    for event in lost.values():
-        above: Event | None = event
-        while above is not None and above not in modules:
-            modules.add(above)
-            above = above.parent
+    modules = {module for event in lost.values() for module in (event, *event.around())}
     return {fingerprint(leaf) for module in modules for leaf in floats(module.outputs())} - {None}

@@ -7,9 +7,9 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, listed, measured
+from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, measured
 from msprobe.diagnose.differences.records import fingerprint, numbers, statistics
-from msprobe.diagnose.differences.words import dtype_word
+from msprobe.diagnose.differences.words import dtype_word, listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
 from msprobe.diagnose.steps.timeline import Event, is_tensor

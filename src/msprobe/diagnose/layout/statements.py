@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_integer
-from msprobe.diagnose.differences.words import Relation, ratio_in_words, relation_of_values
+from msprobe.diagnose.differences.words import Relation, listed, ratio_in_words, relation_of_values
 from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.layout.blocks import Rank, TensorBlock, apart_by_rank, combine, distance, same_parts
 from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
@@ -113,12 +113,7 @@ def copies_in_words(block: TensorBlock) -> str:
     copies = [part.ranks for part in block.parts] if block.kind == "replicate" else [block.ranks]
     if all(len(ranks) == 1 for ranks in copies):
         copies = [tuple(rank for ranks in copies for rank in ranks)]
-    return said("rank-numbers", joined(" as on ", [_listed(ranks) for ranks in copies]))
-
-
-def _listed(ranks: Sequence[Rank]) -> str:
-    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    return shown + (said("and-more", len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else "")
+    return said("rank-numbers", joined(" as on ", [listed(ranks, _MOST_NAMED) for ranks in copies]))
 
 
 def doubled(measured: MeasuredTensor) -> tuple[Rank, Rank] | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.findings_so_far import AboutParameter
@@ -17,7 +18,7 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import layouts
 from msprobe.messages import said
 
-_MOST_NAMED, _MOST_LISTED = 4, 200
+_MOST_LISTED = 200
 
 
 def look_at_steps(search: Search) -> dict[str, float]:
@@ -196,7 +197,7 @@ def _look_at_settings(search: Search) -> None:
         differing = list(dict.fromkeys(name for _, name, *_ in places))
         rank, _, left, right = places[0]
         ranks = wrong if len(wrong) < len(asked) else []
-        everyone = "all parameters" if len(differing) == len(names) else _listed(differing)
+        everyone = "all parameters" if len(differing) == len(names) else quoted(differing)
         text = said(
             "optimizer-setting-differs-in-layout",
             asked[rank].name,
@@ -294,8 +295,3 @@ def _counts(gradient: MeasuredTensor | None, largest: float) -> float:
 
 def _count(steps: Mapping[Rank, list[ParameterStep]]) -> int:
     return min(map(len, steps.values()), default=0)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMED])
-    return shown + (said("and-more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

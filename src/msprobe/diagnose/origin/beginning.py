@@ -319,12 +319,10 @@ def _computes(event: Event) -> bool:
 
 def _changed_module(scene: Scene, event: Event) -> Judged | None:
     """The innermost module around a call of either side whose results differ."""
-    outer = event.parent
-    while outer is not None:
+    for outer in event.around():
         changed = scene.judged.get(outer) or scene.judged.get(scene.pairing.back.get(outer, outer))
         if outer.is_module and changed is not None and changed.changed_outputs:
             return changed
-        outer = outer.parent
     return None
 
 

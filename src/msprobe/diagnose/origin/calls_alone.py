@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
@@ -102,13 +103,10 @@ def _whole_modules(events: Sequence[Event], side: Side) -> str:
     """The modules that one side alone passes through, if all these calls run in them."""
     modules: dict[str, None] = {}
     for event in events:
-        outermost: Event | None = None
-        parent = event.parent
-        while parent is not None and side.is_alone(parent):
-            outermost, parent = parent, parent.parent
-        if outermost is None:
+        own = list(takewhile(side.is_alone, event.around()))
+        if not own:
             return ""
-        modules[outermost.parts.path] = None
+        modules[own[-1].parts.path] = None
     paths = list(modules)
     return (
         said("whole-modules", said("modules") if len(paths) > 1 else said("module"), ", ".join(paths[:4]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
-from msprobe.diagnose.differences.words import ratio_in_words
+from msprobe.diagnose.differences.words import listed, ratio_in_words
 from msprobe.diagnose.evidence import Fact, Listed, SeenFact, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
@@ -147,7 +147,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     if lost and not parameters and all(operation(event.stem) in _WITHOUT_GRADIENT for event, _ in lost):
         return
-    shown = ", ".join(parameters[:6]) + (said("and-more", len(parameters) - 6) if len(parameters) > 6 else "")
+    shown = listed(parameters, 6)
     if lost:
         event, twin = min(lost, key=lambda pair: (pair[0].is_module, not _is_cut_alone(scene, cuts[pair[1]])))
         led = cuts[twin]
@@ -268,10 +268,7 @@ def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
             continue
-        shown = ", ".join(names[:6]) + (said("and-more", len(names) - 6) if len(names) > 6 else "")
-        text = said("gradient-missing", shown)
-        if mine == 0:
-            text = said("gradient-extra", shown)
+        text = said("gradient-extra" if mine == 0 else "gradient-missing", listed(names, 6))
         event = got[mine][names[0]]
         words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)

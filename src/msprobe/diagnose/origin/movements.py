@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from msprobe.diagnose.differences.records import numbers, numel
+from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.effect.movement import places_of_weights, weights_of
 from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
 from msprobe.diagnose.origin.scene import Scene
@@ -49,7 +50,6 @@ def look_at_movements(scene: Scene) -> None:
     judged = next(
         call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, makers)
     )
-    whose = f'"{first}"' + (said("and-more", len(apart) - 1) if len(apart) > 1 else "")
     times = said("times-as-far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
     scene.say(
         ("movement",),
@@ -59,7 +59,7 @@ def look_at_movements(scene: Scene) -> None:
             "update-differs-by-framework",
             len(apart),
             len(now),
-            whose,
+            quoted(list(apart), 1),
             times,
         ),
         where=first,

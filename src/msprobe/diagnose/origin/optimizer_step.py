@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.differences.words import settings_in_words
+from msprobe.diagnose.differences.words import quoted, settings_in_words
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -49,7 +49,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
     for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
         name, left, right = changes[0]
         shown = settings_in_words(left, right)
-        everyone = "all parameters" if len(changes) >= len(ours) else _listed([item[0] for item in changes])
+        everyone = "all parameters" if len(changes) >= len(ours) else quoted([item[0] for item in changes])
         scene.say(
             ("setting", event, key),
             judged,
@@ -72,10 +72,10 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
     if not (gone or more):
         return
     if are_arranged_otherwise(scene.pairing, ours, other):
-        text = said("models-have-other-parameters", event.name, _listed(more), _listed(gone))
+        text = said("models-have-other-parameters", event.name, quoted(more), quoted(gone))
     else:
-        lacks = said("optimizer-lacks-parameters", _listed(gone), _is(gone), _they(gone)) if gone else ""
-        has = said("optimizer-has-extra-parameters", _listed(more), _is(more)) if more else ""
+        lacks = said("optimizer-lacks-parameters", quoted(gone), _is(gone), _they(gone)) if gone else ""
+        has = said("optimizer-has-extra-parameters", quoted(more), _is(more)) if more else ""
         text = Wording("{}: ", event.name) + joined("; ", [sentence for sentence in (lacks, has) if sentence])
     scene.say(
         ("members", event),
@@ -186,7 +186,7 @@ def compare_fields(
                 ("field", when, names[0]),
                 judged,
                 "optimizer",
-                said("optimizer-state-on-one-side", event.name, field, _listed(names), when, side),
+                said("optimizer-state-on-one-side", event.name, field, quoted(names), when, side),
                 where=said("field-of-parameter", event.name, field, names[0]),
                 facts=(
                     Because("state"),
@@ -247,10 +247,6 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
                 where=said("field-of-parameter", event.name, field, name), clear=clear,
                 facts=(NamedFact("parameter", name), NamedFact("field", field), SeenFact(difference)),
             )  # fmt: skip
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names[:4]) + (said("and-more", len(names) - 4) if len(names) > 4 else "")
 
 
 def _is(names: Sequence[str]) -> str:

@@ -55,19 +55,12 @@ def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
 def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
     """The call inside a module that made its result, or the slot in which it was given; None if neither is known."""
     maker = makers.of(leaf, module)
-    if maker is not None and _is_inside(maker, module):
+    if maker is not None and module in maker.around():
         return maker
     mark = fingerprint(leaf)
     return next(
         (slot for slot, leaf_given in module.inputs() if mark is not None and fingerprint(leaf_given) == mark), None
     )
-
-
-def _is_inside(event: Event, module: Event) -> bool:
-    outer = event.parent
-    while outer is not None and outer is not module:
-        outer = outer.parent
-    return outer is module
 
 
 def _answer(scene: Scene, mine: Event | str, theirs: Event | str) -> bool:

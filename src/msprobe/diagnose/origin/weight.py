@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, described
+from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.effect.weights import weights_taken
 from msprobe.diagnose.evidence import Listed, NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
@@ -145,9 +146,9 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     taken, others = (weights_taken(side.timeline, side.makers) for side in scene.sides)
     unused, more = sorted(others - taken), sorted(taken - others)
     if unused:
-        text += said("candidate-does-not-use", _listed(unused))
+        text += said("candidate-does-not-use", quoted(unused, 1))
     elif more:
-        text += said("reference-does-not-use", _listed(more))
+        text += said("reference-does-not-use", quoted(more, 1))
     elif here and there:
         text += ", which both sides use: their calls run in a different order, or one uses the wrong parameter"
     scene.say(
@@ -167,7 +168,3 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
 
 def _named(names: Sequence[str], leaf: object) -> str:
     return f'"{names[0]}"' if names else said("no-parameter", described(leaf))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f'"{names[0]}"' + (said("and-more", len(names) - 1) if len(names) > 1 else "")

@@ -11,7 +11,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel, statistics
-from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.differences.words import listed, named
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
@@ -70,8 +70,7 @@ def _in_words(events: Sequence[Event], names: Sequence[str], optimizers: Sequenc
     """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
     if names:
         writes = "it writes" if len(events) == 1 else "they write"
-        more = said("and-more", len(names) - 4) if len(names) > 4 else ""
-        whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
+        whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", listed(names), "")
         return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
     what = said("exchange-kept-state") if events[0].is_collective else said("change-kept-state")
     return said("nothing-uses-it", what)

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_floating
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -38,17 +39,7 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
                 paths.append(plain_path(event.parts.path))
         if paths:
             _call_plainly(timeline)
-            named = list(dict.fromkeys(paths))
-            shown = ", ".join(named[:_LISTED]) + (
-                said("and-more", len(named) - _LISTED) if len(named) > _LISTED else ""
-            )
-            notes.append(
-                said(
-                    "modules-compiled",
-                    side,
-                    shown,
-                )
-            )
+            notes.append(said("modules-compiled", side, listed(list(dict.fromkeys(paths)), _LISTED)))
     return notes
 
 

@@ -111,6 +111,13 @@ class Event:
         name = held.get(slot) if isinstance(held, dict) else None
         return name if isinstance(name, str) else None
 
+    def around(self) -> Iterator[Event]:
+        """The passes of modules that it ran in, the innermost first."""
+        outer = self.parent
+        while outer is not None:
+            yield outer
+            outer = outer.parent
+
     @property
     def module(self) -> str | None:
         """Path of the innermost module it ran in, or of the module that it is a pass of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.messages import said
 from msprobe.store.reader import Dump
@@ -138,5 +139,4 @@ def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tu
 def _in_words(steps: Sequence[Step]) -> str:
     if list(steps) == [None]:
         return "a folder without a number of its step"
-    shown = ", ".join(map(str, steps[:10])) + (said("and-more", len(steps) - 10) if len(steps) > 10 else "")
-    return said("step-numbers", shown) if len(steps) > 1 else said("step", shown)
+    return said("step-numbers", listed(steps, 10)) if len(steps) > 1 else said("step", steps[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.origin.scene import Scene
@@ -30,11 +29,6 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
         **{state: states[state] for state in ("same", "rounding", "explained", "unexplained")},
         **({"not_judged": blind} if blind else {}),
     }
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names of a list, and how many there are besides."""
-    return ", ".join(names[:5]) + (said("and-more", len(names) - 5) if len(names) > 5 else "")
 
 
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
