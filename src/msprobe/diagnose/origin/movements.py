@@ -14,7 +14,7 @@ from typing import Any
 from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.effect.movement import places_of_weights, weights_of
-from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
+from msprobe.diagnose.evidence import Because, Listed, NamedFact, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
 from msprobe.messages import said
@@ -66,7 +66,8 @@ def look_at_movements(scene: Scene) -> None:
         facts=(
             Because("movement"),
             Listed("parameters", list(apart)),
-            Movement(max(largest for largest, _ in apart.values()), factor if math.isfinite(factor) else None),
+            NamedFact("part_of_movement", max(largest for largest, _ in apart.values())),
+            NamedFact("factor", factor if math.isfinite(factor) else None),
             Setting(_shown(left), _shown(right)),
         ),
         place=-1.0,
