@@ -34,12 +34,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     yield moment.finding(
         passes[0].loss,
         "argument",
-        said(
-            "mean-of-means",
-            len(passes),
-            min(known),
-            max(known),
-        ),
+        said("mean-of-means", len(passes), min(known), max(known)),
         evidence={"labels": known, "reduction": "mean", "losses": [text.loss.name for text in passes]},
     )
 

@@ -66,10 +66,7 @@ def _kept(moment: CheckedStep, step: Event, wanted: set[str]) -> Iterable[Findin
         yield moment.finding(
             step,
             "parameter_gradient",
-            said(
-                "gradients-not-cleared",
-                len(names),
-            ),
+            said("gradients-not-cleared", len(names)),
             evidence={
                 "parameter": name,
                 "at_optimizer": measured(now[name]),
@@ -106,10 +103,7 @@ def _within(moment: CheckedStep, step: Event) -> Iterable[Finding]:
         yield moment.finding(
             step,
             "parameter_gradient",
-            said(
-                "gradients-cleared-between-passes",
-                count,
-            ),
+            said("gradients-cleared-between-passes", count),
             evidence={"passes": count, "misfit_of_the_sum": alone, "misfit_of_the_last": last, "parameters": len(rows)},
         )
 

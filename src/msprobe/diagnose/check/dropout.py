@@ -39,24 +39,14 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             yield moment.finding(
                 event,
                 "argument",
-                said(
-                    "dropout-called-without-training",
-                    name,
-                    rate,
-                    module.parts.path,
-                ),
+                said("dropout-called-without-training", name, rate, module.parts.path),
                 evidence={"training": False, "module_training": True, "rate": rate},
             )
         elif not trains and active:
             yield moment.finding(
                 event,
                 "argument",
-                said(
-                    "dropout-active-in-eval",
-                    name,
-                    rate,
-                    module.parts.path,
-                ),
+                said("dropout-active-in-eval", name, rate, module.parts.path),
                 evidence={"training": True, "module_training": False, "rate": rate},
             )
     yield from _left_in_eval(moment)
@@ -103,11 +93,7 @@ def _left_in_eval(moment: CheckedStep) -> Iterable[Finding]:
         yield moment.finding(
             event,
             "argument",
-            said(
-                "dropout-left-in-eval",
-                plain_path(module.parts.path),
-                rate,
-            ),
+            said("dropout-left-in-eval", plain_path(module.parts.path), rate),
             evidence={"training": False, "module_training": False, "left_in_eval": module.parts.path, "rate": rate},
             alternatives=(module.name,),
         )

@@ -58,11 +58,7 @@ def _squeezed(moment: CheckedStep) -> list[tuple[Finding, Event]]:
         if not sources or dtype_word(sources[0]) != "float32" or fingerprint(results[0]) not in raised:
             continue
         word = operation(event.stem)
-        message = said(
-            "cast-down-for-one-call",
-            word,
-            dtype_word(given[0]),
-        )
+        message = said("cast-down-for-one-call", word, dtype_word(given[0]))
         evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
         findings.append((moment.finding(event, "dtype", message, evidence=evidence), event))
     return findings
@@ -103,11 +99,7 @@ def _doubles(moment: CheckedStep) -> list[tuple[Finding, Event]]:
     event = first[0]
     given = floats(event.inputs())
     doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
-    message = said(
-        "computes-in-float64",
-        operation(event.stem),
-        doubled[0].get("shape"),
-    )
+    message = said("computes-in-float64", operation(event.stem), doubled[0].get("shape"))
     evidence = {"inputs": [measured(leaf) for leaf in given], "output": measured(floats(event.outputs())[0])}
     return [(moment.finding(event, "dtype", message, evidence=evidence), event)]
 
@@ -143,13 +135,7 @@ def _unlike(moment: CheckedStep) -> list[tuple[Finding, Event]]:
         if _follows_its_input(moment, event, calls):
             continue
         known.add(path)
-        message = said(
-            "dtype-differs-from-other-layers",
-            operation(event.stem),
-            path,
-            _types(event)[1],
-            usual,
-        )
+        message = said("dtype-differs-from-other-layers", operation(event.stem), path, _types(event)[1], usual)
         evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
         odd.append((moment.finding(event, "dtype", message, evidence=evidence), event))
     return odd

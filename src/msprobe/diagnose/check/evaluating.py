@@ -40,10 +40,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         first,
         "argument",
         said(
-            "trained-in-eval-mode",
-            _whose(timeline, root),
-            ", and was in training mode before" if trained else "",
-            what,
+            "trained-in-eval-mode", _whose(timeline, root), ", and was in training mode before" if trained else "", what
         ),
         evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
         alternatives=(root.name,),

@@ -32,12 +32,7 @@ def cleared_before_step(moment: CheckedStep) -> Iterable[Finding]:
             yield moment.finding(
                 event,
                 "missing_gradient",
-                said(
-                    "gradients-cleared-before-step",
-                    len(held),
-                    event.name,
-                    len(made),
-                ),
+                said("gradients-cleared-before-step", len(held), event.name, len(made)),
                 evidence={"parameters": sorted(made)[:50], "count": len(made)},
             )
 

@@ -25,11 +25,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         yield moment.finding(
             made,
             "data",
-            said(
-                "labels-not-shifted",
-                text.loss.name,
-                text.embedding.name,
-            ),
+            said("labels-not-shifted", text.loss.name, text.embedding.name),
             evidence={
                 "loss": text.loss.name,
                 "tokens": measured(tensors(text.embedding.inputs())[0]),
@@ -48,12 +44,7 @@ def _shifted_twice(moment: CheckedStep, text: TokenText) -> Finding:
     return moment.finding(
         text.chain[-1],
         "data",
-        said(
-            "labels-shifted-twice",
-            text.loss.name,
-            text.ahead,
-            text.embedding.name,
-        ),
+        said("labels-shifted-twice", text.loss.name, text.ahead, text.embedding.name),
         evidence={"loss": text.loss.name, "ahead": text.ahead, "tokens": measured(tensors(text.embedding.inputs())[0])},
         alternatives=(text.loss.name,),
     )

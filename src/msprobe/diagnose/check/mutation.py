@@ -35,12 +35,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
         yield moment.finding(
             event,
             "mutation",
-            said(
-                "write-unseen-by-autograd",
-                event.name,
-                later.name,
-                forward.name,
-            ),
+            said("write-unseen-by-autograd", event.name, later.name, forward.name),
             evidence={
                 "used_by": forward.name,
                 "needed_by": later.name,

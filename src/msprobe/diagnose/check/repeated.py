@@ -28,11 +28,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     yield moment.finding(
         event,
         "data",
-        said(
-            "batch-repeated",
-            event.name,
-            before,
-        ),
+        said("batch-repeated", event.name, before),
         evidence={"step": before, "input": [measured(leaf) for leaf in tensors(event.inputs()) if distinct(leaf)]},
         harmless=True,
     )

@@ -34,11 +34,6 @@ def check(across: Across, copies: set[str]) -> Iterable[Finding]:
         ranks[-1],
         last.name,
         "replica",
-        said(
-            "batch-same-on-ranks",
-            ", ".join(map(str, ranks[:8])),
-            " and more" if len(ranks) > 8 else "",
-            first.name,
-        ),
+        said("batch-same-on-ranks", ", ".join(map(str, ranks[:8])), " and more" if len(ranks) > 8 else "", first.name),
         evidence={"cause": "same_batch", "ranks": [str(rank) for rank in ranks], "input": list(first.given)},
     )

@@ -212,18 +212,9 @@ def _gradients(across: Across) -> Iterable[Finding]:
     how = said("each-by-one-factor", ratio) if ratio else ""
     which = "all" if len(wrong) == len(copies) else said("of-call", len(wrong), len(copies))
     if left_out:
-        message = said(
-            "gradient-not-reduced",
-            listed(left_out),
-            which,
-        )
+        message = said("gradient-not-reduced", listed(left_out), which)
     else:
-        message = said(
-            "gradients-differ-on-ranks",
-            which,
-            how,
-            listed(list(wrong)),
-        )
+        message = said("gradients-differ-on-ranks", which, how, listed(list(wrong)))
     yield across.finding(
         rank,
         step,
@@ -263,11 +254,7 @@ def _parted(across: Across) -> Iterable[Finding]:
         rank,
         across.replicas[rank].shown_by(name),
         "replica",
-        said(
-            "weights-differ-after-step",
-            len(wrong),
-            listed(list(wrong)),
-        ),
+        said("weights-differ-after-step", len(wrong), listed(list(wrong))),
         where=name,
         evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
     )

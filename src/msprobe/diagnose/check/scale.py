@@ -39,13 +39,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     if not factors and ratio is not None and undoes(ratio, scale):
         return  # Undone where no call was recorded.
     if factors:
-        message = said(
-            "loss-scale-left",
-            scale,
-            factors[1],
-            factors[0].name,
-            rest,
-        )
+        message = said("loss-scale-left", scale, factors[1], factors[0].name, rest)
     else:
         message = said("loss-scale-not-undone", scale) + (
             " again" if ratio is None or undoes(ratio) else "; what clips them hides it"

@@ -31,11 +31,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
             yield moment.finding(
                 weight.event,
                 "parameter_gradient",
-                said(
-                    "tie-lost",
-                    name,
-                    other,
-                ),
+                said("tie-lost", name, other),
                 where=f"{other} ({plain_path(weight.event.parts.path)})",
                 evidence={
                     "parameters": [name, other],

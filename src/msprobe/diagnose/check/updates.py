@@ -60,14 +60,7 @@ def _left_alone(moment: CheckedStep, event: Event) -> Iterable[Finding]:
         yield moment.finding(
             event,
             "weights",
-            said(
-                "update-lost-to-dtype",
-                len(half),
-                len(half) + moved,
-                kind,
-                kind,
-                listed(half),
-            ),
+            said("update-lost-to-dtype", len(half), len(half) + moved, kind, kind, listed(half)),
             where=f"{event.name}: {half[0]}",
             evidence={
                 "cause": "coarse_type",
@@ -83,12 +76,7 @@ def _left_alone(moment: CheckedStep, event: Event) -> Iterable[Finding]:
         yield moment.finding(
             event,
             "weights",
-            said(
-                "weights-unchanged",
-                len(stuck),
-                len(stuck) + moved,
-                listed(stuck),
-            ),
+            said("weights-unchanged", len(stuck), len(stuck) + moved, listed(stuck)),
             where=f"{event.name}: {name}",
             evidence={
                 "parameters": stuck[:50],
@@ -236,11 +224,7 @@ def _as_before(moment: CheckedStep) -> Iterable[Finding]:
         yield moment.finding(
             weight.event,
             "weights",
-            said(
-                "no-weight-changes",
-                len(stuck),
-                listed(stuck),
-            ),
+            said("no-weight-changes", len(stuck), listed(stuck)),
             where=stuck[0],
             evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
         )
@@ -249,12 +233,7 @@ def _as_before(moment: CheckedStep) -> Iterable[Finding]:
         yield moment.finding(
             weight.event,
             "weights",
-            said(
-                "weights-unchanged-since",
-                len(stuck),
-                moved,
-                listed(stuck),
-            ),
+            said("weights-unchanged-since", len(stuck), moved, listed(stuck)),
             where=stuck[0],
             evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
         )

@@ -159,24 +159,14 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
         notes.append(text + (Wording("; {}", counted["stages"]) if counted["stages"] else ""))
     tensors = summary["tensors"]
     stated = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
-    notes.append(
-        said(
-            "layouts-differ",
-            joined(", ", stated) or "none",
-        )
-    )
+    notes.append(said("layouts-differ", joined(", ", stated) or "none"))
     for side, ranks in summary["interrupted"].items():
         shown = ", ".join(map(str, ranks))
         notes.append(said("interrupted-on-rank", side, shown))
     for left, right in summary["types"]:
         notes.append(said("precision-differs", left, right))
     if summary["of_several_passes"]:
-        notes.append(
-            said(
-                "tensors-of-several-passes",
-                summary["of_several_passes"],
-            )
-        )
+        notes.append(said("tensors-of-several-passes", summary["of_several_passes"]))
     left = tensors["without_numbers"] + tensors["not_comparable"]
     if left:
         reasons = [Wording("{}: {}", count, why) for why, count in summary["not_comparable"].items()]
@@ -193,12 +183,7 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
         more = said("and-more", len(arguments) - _MOST_SHOWN) if len(arguments) > _MOST_SHOWN else ""
         notes.append(said("arguments-not-compared", joined("; ", arguments[:_MOST_SHOWN]), more))
     if summary["gradient_factor"] != 1.0:
-        notes.append(
-            said(
-                "gradients-multiplied",
-                summary["gradient_factor"],
-            )
-        )
+        notes.append(said("gradients-multiplied", summary["gradient_factor"]))
     return notes
 
 

@@ -114,11 +114,7 @@ class Search(FindingsSoFar):
                         ("gradient", output.name),
                         "parameter_gradient",
                         AboutParameter("the gradient of ", output.name).then(
-                            said(
-                                "parameter-gradient-differs-in-layout",
-                                words,
-                                statements.on_ranks(ranks),
-                            )
+                            said("parameter-gradient-differs-in-layout", words, statements.on_ranks(ranks))
                         ),
                         output.name,
                         pair.events,
@@ -200,13 +196,7 @@ class Search(FindingsSoFar):
             if pair.place.direction == "backward":
                 scale = ratio_of(tensor.fit.left.described(), tensor.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
-                text = said(
-                    "incoming-gradient-differs-in-layout",
-                    tensor.slot,
-                    entry,
-                    place,
-                    words,
-                )
+                text = said("incoming-gradient-differs-in-layout", tensor.slot, entry, place, words)
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
                 text = said("data-differs-in-layout", tensor.slot, entry, place, words)
@@ -216,14 +206,7 @@ class Search(FindingsSoFar):
                     ranks = ranks or [doubled[0]]
             elif (received := statements.received_by(self.candidate, pair, tensor.slot)) is not None:
                 kind = "collective"
-                text = said(
-                    "received-tensor-differs",
-                    tensor.slot,
-                    entry,
-                    place,
-                    words,
-                    received,
-                )
+                text = said("received-tensor-differs", tensor.slot, entry, place, words, received)
             else:
                 kind = "computation"
                 inside = pair.place.path.rpartition(".")[0]
@@ -340,12 +323,7 @@ class Search(FindingsSoFar):
         self.say(
             ("terms", entry),
             "collective",
-            said(
-                "terms-not-added-up",
-                entry,
-                what,
-                user.event.name,
-            ),
+            said("terms-not-added-up", entry, what, user.event.name),
             f"{entry}, {slot}",
             pair.events,
             [],

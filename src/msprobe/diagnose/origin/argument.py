@@ -36,12 +36,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     if event in scene.pairing.loose and event.stem != judged.partner.stem:
         # Not the same call: the pair was only for what both compute.
         kind = "structure"
-        text = said(
-            "replaced-call-with-other-arguments",
-            event.name,
-            judged.partner.name,
-            joined("; ", parts),
-        )
+        text = said("replaced-call-with-other-arguments", event.name, judged.partner.name, joined("; ", parts))
     if shows_later:
         text += ": its result is the same, and the running averages that it keeps for evaluation are not"
     scene.say(

@@ -67,14 +67,7 @@ def blame_calls(
         text += said("so-the-loss-is", ratio, what_becomes_of_gradients(scene))
     elif cause == "clipping":
         clips = "only the candidate clips" if alone else "only the reference clips"
-        text = said(
-            "clipping-on-one-side",
-            clips,
-            here or there,
-            difference.slot,
-            judged.event.name,
-            ratio,
-        )
+        text = said("clipping-on-one-side", clips, here or there, difference.slot, judged.event.name, ratio)
     elif difference.left is None and difference.right is None:
         text += said("first-visible-in", judged.event.name)
         if any(call.what == "shape" for call in judged.inputs):

@@ -30,12 +30,7 @@ def look_for_tokens(scene: Scene) -> None:
         ("choice", judged.event),
         judged,
         "choice",
-        said(
-            "near-tie",
-            name,
-            _in_words(token),
-            given,
-        ),
+        said("near-tie", name, _in_words(token), given),
         where=f"{name}, {token.slot}",
         clear=False,
         facts=(SeenFact(token), ResultFact(given, noise.explained(scene.comparer.unit_of_run))),

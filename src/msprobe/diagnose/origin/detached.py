@@ -79,13 +79,7 @@ def _count_of_size(back: Event | None, size: int) -> int:
 
 
 def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: Side) -> None:
-    text = said(
-        "extra-call-without-gradient",
-        side.name,
-        event.name,
-        fuller.name,
-        scene.other(side).name,
-    )
+    text = said("extra-call-without-gradient", side.name, event.name, fuller.name, scene.other(side).name)
     # Where all gradients that optimizers get agree, what comes back is thrown away.
     matters = not scene.arrival.known or bool(scene.arrival.differ)
     facts = (NamedFact("seen_in", user.name),)

@@ -40,11 +40,4 @@ def leftover_in_words(scene: Scene, what: str, when: str) -> str:
     if not side:
         return ""
     where = "the candidate" if side == "candidate" else "the reference"
-    return said(
-        "gradients-not-cleared-on-one-side",
-        where,
-        when,
-        what,
-        count,
-        "s" * (count > 1),
-    )
+    return said("gradients-not-cleared-on-one-side", where, when, what, count, "s" * (count > 1))

@@ -55,13 +55,7 @@ def look_at_movements(scene: Scene) -> None:
         ("movement",),
         judged,
         "optimizer",
-        said(
-            "update-differs-by-framework",
-            len(apart),
-            len(now),
-            quoted(list(apart), 1),
-            times,
-        ),
+        said("update-differs-by-framework", len(apart), len(now), quoted(list(apart), 1), times),
         where=first,
         facts=(
             Because("movement"),

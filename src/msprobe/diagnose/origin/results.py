@@ -158,13 +158,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             blame_argument(scene, forward)
             return
         kind = "gradient"
-        text = said(
-            "backward-result-differs",
-            event.name,
-            first.slot,
-            scene.how(first),
-            why,
-        )
+        text = said("backward-result-differs", event.name, first.slot, scene.how(first), why)
     elif event.direction == "gradient":
         kind = "parameter_gradient"
         text, cause = _gradient_report(scene, event, first)
@@ -229,13 +223,7 @@ def _gradient_report(scene: Scene, event: Event, difference: Difference) -> tupl
             None,
         )
     tied_side, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
-    text = said(
-        "tied-on-one-side",
-        name,
-        tie.other,
-        tied_side,
-        two,
-    )
+    text = said("tied-on-one-side", name, tie.other, tied_side, two)
     return text, "tie"
 
 
@@ -261,12 +249,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         ("calls", writer),
         judged,
         kind,
-        said(
-            "saved-tensor-overwritten",
-            text,
-            event.name,
-            scene.how(judged.changed_outputs[0]),
-        ),
+        said("saved-tensor-overwritten", text, event.name, scene.how(judged.changed_outputs[0])),
         facts=(NamedFact("seen_in", event.name), SeenFact(judged.changed_outputs[0])),
         entry=writer,
         alternatives=(event.name,),

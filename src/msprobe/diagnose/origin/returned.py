@@ -27,13 +27,7 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
             ("returned", event, difference.slot),
             judged,
             "structure",
-            said(
-                "input-comes-from-elsewhere",
-                difference.slot,
-                event.name,
-                _in_words(mine),
-                _in_words(theirs),
-            ),
+            said("input-comes-from-elsewhere", difference.slot, event.name, _in_words(mine), _in_words(theirs)),
             facts=(
                 NamedFact("candidate_takes", _name(mine)),
                 NamedFact("reference_takes", _name(theirs)),

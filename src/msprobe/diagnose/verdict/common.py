@@ -66,13 +66,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in others]
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
-        notes.append(
-            said(
-                "steps-renumbered",
-                candidate.steps[0],
-                reference.steps[0],
-            )
-        )
+        notes.append(said("steps-renumbered", candidate.steps[0], reference.steps[0]))
     else:
         for side, missing in (
             ("candidate", [step for step in candidate.steps if step not in others]),

@@ -278,12 +278,7 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     whole = beyond.finding.fact(ResultFact) if beyond is not None else None
     if whole is None:
         return first
-    text = said(
-        "first-difference",
-        first.finding.message,
-        whole.difference,
-        whole.explained,
-    )
+    text = said("first-difference", first.finding.message, whole.difference, whole.explained)
     facts = NamedFact("effect", whole.difference), NamedFact("effect_explained", whole.explained)
     return replace(first, finding=first.finding.with_facts(text, *facts))
 

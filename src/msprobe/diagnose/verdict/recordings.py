@@ -28,13 +28,7 @@ def cannot_be_compared(pairing: Pairing) -> str:
     pairs, least = _answering(pairing)
     if pairs and _OPERATORS not in (left, right):
         return ""
-    return said(
-        "levels-not-comparable",
-        left,
-        right,
-        pairs,
-        least,
-    )
+    return said("levels-not-comparable", left, right, pairs, least)
 
 
 def notes_of_recordings(pairing: Pairing) -> list[str]:
@@ -69,12 +63,7 @@ def note_of_levels(pairing: Pairing) -> str:
     if not left or not right or left == right or cannot_be_compared(pairing):
         return ""
     pairs, _ = _answering(pairing)
-    return said(
-        "levels-differ",
-        left,
-        right,
-        pairs,
-    )
+    return said("levels-differ", left, right, pairs)
 
 
 def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:

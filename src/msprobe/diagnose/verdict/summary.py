@@ -36,33 +36,17 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     notes = [*notes_of(pairing.naming), *([] if scene.comparer.crossing else notes_of_recordings(pairing))]
     notes += note_of_micro_batches(pairing)
     for left, right in sorted(scene.dtype_policy):
-        notes.append(
-            said(
-                "precision-differs",
-                left.removeprefix("torch."),
-                right.removeprefix("torch."),
-            )
-        )
+        notes.append(said("precision-differs", left.removeprefix("torch."), right.removeprefix("torch.")))
     if scene.comparer.products is not None:
         notes.append(scene.comparer.products.in_words())
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
             notes.append(said("interrupted-in-step", side, timeline.step))
         if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
-            notes.append(
-                said(
-                    "construct-missing",
-                    side,
-                )
-            )
+            notes.append(said("construct-missing", side))
     if scene.is_structure:
         notes.append(said("structure-only"))
     elif not scene.has_values:
         usual = ", ".join(statistic.name for statistic in USUAL)
-        notes.append(
-            said(
-                "values-not-recorded",
-                usual,
-            )
-        )
+        notes.append(said("values-not-recorded", usual))
     return notes
