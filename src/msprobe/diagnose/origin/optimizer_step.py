@@ -9,7 +9,7 @@ from msprobe.diagnose.differences.words import quoted, settings_in_words
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
-from msprobe.diagnose.origin.leftovers import leftover_in_words
+from msprobe.diagnose.origin.gradients_taken import leftover_in_words
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
