@@ -46,17 +46,12 @@ def rows_of_calls(events: Sequence[Event]) -> Iterator[list[Event]]:
     for event in events:
         if event.parent in alone:
             continue
-        if row and (event.parent is not row[-1].parent or event.index > row[-1].index + 1 + _inside(event)):
+        if row and (event.parent is not row[-1].parent or event.index > row[-1].index + 1 + len(list(event.inside()))):
             yield row
             row = []
         row.append(event)
     if row:
         yield row
-
-
-def _inside(event: Event) -> int:
-    """How many events stand before the end of a module pass because they ran in it."""
-    return sum(1 + _inside(child) for child in event.children)
 
 
 def look_for_lone_gradients(scene: Scene) -> None:

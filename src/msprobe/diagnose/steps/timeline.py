@@ -118,6 +118,12 @@ class Event:
             yield outer
             outer = outer.parent
 
+    def inside(self) -> Iterator[Event]:
+        """What ran in it, each module before what ran in that."""
+        for child in self.children:
+            yield child
+            yield from child.inside()
+
     @property
     def module(self) -> str | None:
         """Path of the innermost module it ran in, or of the module that it is a pass of."""
