@@ -15,7 +15,6 @@ from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import StepBefore, StepFacts
-from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.pairing.translation import NOTE
 from msprobe.diagnose.steps.collector import no_collection
@@ -33,7 +32,7 @@ from msprobe.diagnose.verdict.recordings import (
     note_of_levels,
     precision_apart,
 )
-from msprobe.diagnose.verdict.summary import counts_of, notes_on
+from msprobe.diagnose.verdict.summary import counts_of, lone_calls, notes_on
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 

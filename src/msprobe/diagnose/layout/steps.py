@@ -15,7 +15,7 @@ from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import LayoutSide, ModulePlace, ParameterStep
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import layouts
+from msprobe.diagnose.tolerance import effect, layouts
 from msprobe.messages import said
 
 _MOST_LISTED = 200
@@ -33,7 +33,7 @@ def look_at_steps(search: Search) -> dict[str, float]:
         for number in range(min(_count(mine), _count(theirs))):
             events = {rank: steps[number].event for rank, steps in mine.items() if len(steps) > number}
             gradient = gradients[name] if number == 0 else _measure(search, name, number, "grad")
-            vanishing = gradient is not None and layouts.is_vanishing(gradient.rms, largest)
+            vanishing = gradient is not None and effect.is_vanishing(gradient.rms, largest)
             clean = _look_before(search, name, number, events, gradient, largest, vanishing)
             counts = _counts(gradient, largest)
             drifted[name] = _look_after(search, name, number, events, clean and not vanishing, counts)

@@ -31,7 +31,7 @@ from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, judge_all
@@ -332,13 +332,13 @@ class StepFacts:
     def lone_writes(self) -> Mapping[Hashable, Event]:
         """The first call of the candidate alone that writes to a tensor, by what identifies the tensor."""
         calls = (event for event in self.candidate.alone if writes_in_place(event.stem))
-        return _first_takers((event, event.inputs()[:1]) for event in calls)
+        return _first_of((leaf, event) for event in calls for _, leaf in event.inputs()[:1])
 
     @cached_property
     def missing_copies(self) -> Mapping[Hashable, Event]:
         """The first call of the reference alone that copies a tensor, by what identifies the tensor."""
         calls = (event for event in self.reference.alone if operation(event.stem) in operators.COPIES)
-        return _first_takers((event, event.inputs()) for event in calls)
+        return _first_of((leaf, event) for event in calls for _, leaf in event.inputs())
 
     @cached_property
     def _pairs_before(self) -> list[tuple[Event, Event] | None]:
@@ -389,15 +389,14 @@ class StepFacts:
         return Wording(" ({})", words) if words else ""
 
 
-def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
+def _first_of(taken: Iterable[tuple[Any, Event]]) -> dict[Hashable, Event]:
     """The first call that takes a tensor, by what identifies the tensor."""
-    first_takers: dict[Hashable, Event] = {}
-    for event, taken in calls:
-        for _, leaf in taken:
-            mark = fingerprint(leaf)
-            if mark is not None:
-                first_takers.setdefault(mark, event)
-    return first_takers
+    marked = ((fingerprint(leaf), event) for leaf, event in taken)
+    first: dict[Hashable, Event] = {}
+    for mark, event in marked:
+        first.setdefault(mark, event)
+    first.pop(None, None)
+    return first
 
 
 def _form(event: Event) -> Hashable:

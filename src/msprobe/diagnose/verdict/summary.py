@@ -31,6 +31,14 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
     }
 
 
+def lone_calls(pairing: Pairing) -> list[str]:
+    """Calls that one side alone makes, as far as the other would have recorded them."""
+    part, other = pairing.candidate.part, pairing.reference.part
+    if not (part.ours and other.ours) or part.header.get("level") != other.header.get("level"):
+        return []
+    return [event.name for event in [*pairing.alone(), *pairing.missing()] if event.direction != "recompute"]
+
+
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     """Remarks on a step of a rank that are no findings."""
     notes = [*notes_of(pairing.naming), *([] if scene.comparer.crossing else notes_of_recordings(pairing))]
