@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msprobe.diagnose.differences.words import quoted
+from msprobe.diagnose.differences.words import NO_RELATION, quoted
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.findings_so_far import AboutParameter
@@ -56,11 +56,11 @@ def _look_at_factor(search: Search, gradients: Mapping[str, MeasuredTensor | Non
         return
     name, *others = ratios
     events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
+    apart = statements.Apart(counting[name], layouts.factor_limit(search.rounded.unit))
+    apart.ranks = []
     search.say(
-        "factor", "parameter_gradient",
-        said("gradients-differ-by-one-factor", name, len(others), factor),
-        name, events, [], counting[name], layouts.factor_limit(search.rounded.unit), parameter=name,
-        parameters=list(ratios)[:_MOST_LISTED],
+        "factor", "parameter_gradient", said("gradients-differ-by-one-factor", name, len(others), factor), name,
+        events, apart, relation=NO_RELATION, parameter=name, parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
 
 
@@ -126,17 +126,13 @@ def _look_at_gradient(
         return True
     if search.tainted and search.findings:
         return False
-    ranks = statements.at_fault(tensor, allowed)
-    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-    why = ""
+    apart, why = statements.Apart(tensor, allowed), ""
     if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = said("while-backward-agrees")
-    places = statements.on_ranks(ranks)
-    search.say(
-        ("optimizer gradient", name), "parameter_gradient",
-        AboutParameter("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
-        name, events, ranks, tensor, allowed, "gradient", relation=words, parameter=name,
-    )  # fmt: skip
+    text = said("gradient-at-optimizer-differs-in-layout", apart.places, apart.words, why)
+    about = AboutParameter("the gradient of ", name, text)
+    mark = ("optimizer gradient", name)
+    search.say(mark, "parameter_gradient", about, name, events, apart, "gradient", parameter=name)
     return False
 
 
@@ -166,15 +162,10 @@ def _say_state(
 ) -> None:
     if tensor.fit is None:
         return
-    allowed = search.limit(tensor)
-    ranks = statements.at_fault(tensor, allowed)
-    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-    search.say(
-        ("state", field), "optimizer",
-        said("state-differs-in-layout", text, statements.on_ranks(ranks), words),
-        name if field == "weight" else f"{name}, {field}", events, ranks, tensor, allowed, relation=words,
-        parameter=name, field=field,
-    )  # fmt: skip
+    apart = statements.Apart(tensor, search.limit(tensor))
+    text = said("state-differs-in-layout", text, apart.places, apart.words)
+    where = name if field == "weight" else f"{name}, {field}"
+    search.say(("state", field), "optimizer", text, where, events, apart, parameter=name, field=field)
 
 
 def _look_at_settings(search: Search) -> None:
