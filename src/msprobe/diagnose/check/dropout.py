@@ -6,7 +6,7 @@ eval mode by itself among siblings that train is another way to the same fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
@@ -14,7 +14,7 @@ from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import floats
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.argument_names import argument
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
 
 _ATTENTION = "scaled_dot_product_attention"
@@ -24,32 +24,27 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each dropout whose argument and whose module's mode do not go together."""
     if not moment.timeline.part.ours:
         return  # Other recorders do not write the mode of a module.
-    for event in moment.timeline:
-        if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-            continue
-        active, rate = activity(event)
-        if active is None or not rate:
-            continue
+    for event, active, rate in _dropouts(moment.timeline):
         module = event.parent
         if module is None or not module.is_module:
             continue
         trains = module.record.get("training") is not False
-        name = event.stem.rpartition(".")[2]
-        if trains and not active and _learns(event):
-            yield moment.finding(
-                event,
-                "argument",
-                said("dropout-called-without-training", name, rate, module.parts.path),
-                evidence={"training": False, "module_training": True, "rate": rate},
-            )
-        elif not trains and active:
-            yield moment.finding(
-                event,
-                "argument",
-                said("dropout-active-in-eval", name, rate, module.parts.path),
-                evidence={"training": True, "module_training": False, "rate": rate},
-            )
+        if trains == active or (trains and not _learns(event)):
+            continue
+        message = "dropout-called-without-training" if trains else "dropout-active-in-eval"
+        text = said(message, event.stem.rpartition(".")[2], rate, module.parts.path)
+        evidence = {"training": active, "module_training": trains, "rate": rate}
+        yield moment.finding(event, "argument", text, evidence=evidence)
     yield from _left_in_eval(moment)
+
+
+def _dropouts(timeline: Timeline) -> Iterator[tuple[Event, bool, float]]:
+    """The calls that drop at a rate where they are active, and whether they are."""
+    for event in timeline:
+        if event.direction in ("forward", "recompute") and event.parts.kind == "api":
+            active, rate = activity(event)
+            if active is not None and rate:
+                yield event, active, rate
 
 
 def activity(event: Event) -> tuple[bool | None, float]:
@@ -80,11 +75,8 @@ def _left_in_eval(moment: CheckedStep) -> Iterable[Finding]:
         for event in moment.timeline
         if event.is_module and event.direction == "forward" and event.record.get("training") is not False
     }
-    for event in moment.timeline:
-        if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-            continue
-        active, rate = activity(event)
-        if active is not False or not rate or not _learns(event):
+    for event, active, rate in _dropouts(moment.timeline):
+        if active or not _learns(event):
             continue
         module = _outermost_in_eval(event)
         if module is None or module.parts.path in known or module.parts.owner not in training:

@@ -53,38 +53,21 @@ def _left_alone(moment: CheckedStep, event: Event) -> Iterable[Finding]:
             stuck.append(name)
         else:
             moved += 1
-    half = [name for name in stuck if _is_half(parameters_of(event)[name]["weight"])]
-    if half and len(half) == len(stuck) and moved:
-        fields = parameters_of(event)[half[0]]
+    if not stuck:
+        return
+    name, count = stuck[0], len(stuck) + moved
+    fields = parameters_of(event)[name]
+    evidence = {"parameters": stuck[:50], "weight": measured(fields["weight"]), "lr": _rate(settings.get(name, {}))}
+    are_coarse = bool(moved) and all(_is_half(parameters_of(event)[other]["weight"]) for other in stuck)
+    if are_coarse:
         kind = dtype_word(fields["weight"])
-        yield moment.finding(
-            event,
-            "weights",
-            said("update-lost-to-dtype", len(half), len(half) + moved, kind, kind, listed(half)),
-            where=f"{event.name}: {half[0]}",
-            evidence={
-                "cause": "coarse_type",
-                "parameters": half[:50],
-                "weight": measured(fields["weight"]),
-                "lr": _rate(settings.get(half[0], {})),
-            },
-            harmless=True,
-        )
-    elif stuck:
-        name = stuck[0]
-        fields = parameters_of(event)[name]
-        yield moment.finding(
-            event,
-            "weights",
-            said("weights-unchanged", len(stuck), len(stuck) + moved, listed(stuck)),
-            where=f"{event.name}: {name}",
-            evidence={
-                "parameters": stuck[:50],
-                "weight": measured(fields["weight"]),
-                "grad": measured(fields["grad"]),
-                "lr": _rate(settings.get(name, {})),
-            },
-        )
+        text = said("update-lost-to-dtype", len(stuck), count, kind, kind, listed(stuck))
+        evidence["cause"] = "coarse_type"
+    else:
+        text = said("weights-unchanged", len(stuck), count, listed(stuck))
+        evidence["grad"] = measured(fields["grad"])
+    where = f"{event.name}: {name}"
+    yield moment.finding(event, "weights", text, where=where, evidence=evidence, harmless=are_coarse)
 
 
 def _is_unchanged(weight: dict[str, Any], after: Any) -> bool:
@@ -216,24 +199,14 @@ def _as_before(moment: CheckedStep) -> Iterable[Finding]:
             coarse.append(name) if _is_half(now) else stuck.append(name)
         elif fingerprint(now) != fingerprint(then):
             moved += 1
-    stuck.sort()
-    still = moment.last and not moved and not moment.has_changed
-    if still and stuck:
+    if moment.last and not moved and not moment.has_changed and stuck:
         stuck = sorted(stuck + coarse)
-        weight = weights[stuck[0]]
-        yield moment.finding(
-            weight.event,
-            "weights",
-            said("no-weight-changes", len(stuck), listed(stuck)),
-            where=stuck[0],
-            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
-        )
+        text = said("no-weight-changes", len(stuck), listed(stuck))
     elif stuck and moved > len(stuck):
-        weight = weights[stuck[0]]
-        yield moment.finding(
-            weight.event,
-            "weights",
-            said("weights-unchanged-since", len(stuck), moved, listed(stuck)),
-            where=stuck[0],
-            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
-        )
+        stuck.sort()
+        text = said("weights-unchanged-since", len(stuck), moved, listed(stuck))
+    else:
+        return
+    weight = weights[stuck[0]]
+    evidence = {"parameters": stuck[:50], "weight": measured(weight.leaf)}
+    yield moment.finding(weight.event, "weights", text, where=stuck[0], evidence=evidence)
