@@ -31,8 +31,8 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     for text in texts(moment):
         if text.ahead is None or text.ahead < 1:
             continue
-        for event in moment.timeline:
-            if not text.embedding.index < event.index < text.loss.index or event.direction != "forward":
+        for event in moment.calls:
+            if not text.embedding.index < event.index < text.loss.index:
                 continue
             looks_ahead = _looks_ahead(moment.timeline, event, text)
             if looks_ahead is not None:
@@ -53,7 +53,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 def _looks_ahead(timeline: Timeline, event: Event, text: TokenText) -> tuple[str, bool] | None:
     word = operation(event.stem)
     results = floats(event.outputs())
-    if event.parts.kind != "api" or not results or not has_values(results[0]):
+    if not results or not has_values(results[0]):
         return None
     if word == "scaled_dot_product_attention":
         given = tensors(event.inputs())

@@ -17,7 +17,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     for text in every:
         if text.ahead is not None and text.ahead > 1 and not _has_next(every, text):
             yield _shifted_twice(moment, text)
-        if text.same_as_tokens is None or not is_causal(moment.timeline):
+        if text.same_as_tokens is None or not is_causal(moment):
             continue
         # The last call before the loss that changes where elements stand.
         made = text.chain[-1] if len(text.chain) > 1 else text.loss

@@ -48,9 +48,7 @@ def texts(moment: CheckedStep) -> list[TokenText]:
 def _texts(moment: CheckedStep) -> list[TokenText]:
     texts_read = []
     embeddings: list[Event] = []
-    for event in moment.timeline:
-        if event.direction != "forward" or event.parts.kind != "api":
-            continue
+    for event in moment.calls:
         word = operation(event.stem)
         if word == "embedding" and _tokens(event) is not None:
             embeddings.append(event)
@@ -138,15 +136,14 @@ def _from_the_first(makers: Producers, loss: Event) -> bool:
     return False
 
 
-def is_causal(timeline: Timeline) -> bool:
+def is_causal(moment: CheckedStep) -> bool:
     """True if some call says that attention looks back only."""
-    for event in timeline:
-        if event.direction == "forward" and event.parts.kind == "api":
-            word = operation(event.stem)
-            if word in operators.TRIANGLES:
-                return True
-            if word == "scaled_dot_product_attention" and argument(event, 5, "is_causal"):
-                return True
+    for event in moment.calls:
+        word = operation(event.stem)
+        if word in operators.TRIANGLES:
+            return True
+        if word == "scaled_dot_product_attention" and argument(event, 5, "is_causal"):
+            return True
     return False
 
 

@@ -65,6 +65,11 @@ class CheckedStep:
     remembered: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def calls(self) -> list[Event]:
+        """The calls of the forward pass, as it was made first."""
+        return [event for event in self.timeline if event.direction == "forward" and event.parts.kind == "api"]
+
+    @cached_property
     def makers(self) -> Producers:
         """Who made which tensor."""
         return Producers(self.timeline)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
@@ -12,7 +11,7 @@ from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.check_limits import is_left_scaled, undoes
 from msprobe.messages import said
 
@@ -25,7 +24,7 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     steps = moment.optimizer_steps
     if not steps or any("grad_scaler" in event.record for event in steps):
         return
-    scaled = _scaled_loss(moment.timeline, moment.world)
+    scaled = _scaled_loss(moment)
     if scaled is None:
         return
     event, scale = scaled
@@ -58,34 +57,23 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     )
 
 
-def _scaled_loss(timeline: Timeline, world: int) -> tuple[Event, float] | None:
+def _scaled_loss(moment: CheckedStep) -> tuple[Event, float] | None:
     """The multiplication by a power of two at which a backward pass begins."""
-    for event in timeline:
-        if event.direction != "forward" or event.parts.kind != "api" or operation(event.stem) != "mul":
-            continue
+    trained = [(event, later) for event in moment.calls if (later := moment.timeline.backward_of(event)) is not None]
+    for event, later in trained:
         results = tensors(event.outputs())
-        later = timeline.backward_of(event)
-        if len(results) != 1 or results[0].get("shape") not in ([], [1]) or later is None:
+        if operation(event.stem) != "mul" or len(results) != 1 or results[0].get("shape") not in ([], [1]):
             continue
         arrived = tensors(later.inputs())
         if not arrived or arrived[0].get("Max") != 1.0 or arrived[0].get("Min") != 1.0:
             continue
-        if any(fingerprint(results[0]) == fingerprint(leaf) for leaf in _taken(timeline, event)):
+        taken = (leaf for call, _ in trained if call.index > event.index for leaf in tensors(call.inputs()))
+        if any(fingerprint(results[0]) == fingerprint(leaf) for leaf in taken):
             continue
         scale = _scalar(event)
-        if scale is not None and scale >= _LEAST and math.log2(scale).is_integer() and scale != world:
+        if scale is not None and scale >= _LEAST and math.log2(scale).is_integer() and scale != moment.world:
             return event, scale
     return None
-
-
-def _taken(timeline: Timeline, made: Event) -> list[dict[str, Any]]:
-    """Tensors that later calls with a backward pass of their own take."""
-    return [
-        leaf
-        for event in timeline.events[made.index + 1 :]
-        if event.direction == "forward" and event.parts.kind == "api" and timeline.backward_of(event) is not None
-        for leaf in tensors(event.inputs())
-    ]
 
 
 def _scalar(event: Event) -> float | None:

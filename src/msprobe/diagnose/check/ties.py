@@ -44,8 +44,8 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 def _by_use(moment: CheckedStep) -> tuple[dict[Hashable, tuple[str, Weight]], dict[Hashable, list[tuple[str, Weight]]]]:
     """Matrices that embeddings take, and those that products take, by their values."""
     used: set[Hashable] = set()
-    for event in moment.timeline:
-        if event.direction == "forward" and operation(event.stem) == "embedding" and event.parts.kind == "api":
+    for event in moment.calls:
+        if operation(event.stem) == "embedding":
             used.update(fingerprint(leaf) for _, leaf in event.inputs() if distinct(leaf))
     tables: dict[Hashable, tuple[str, Weight]] = {}
     others: dict[Hashable, list[tuple[str, Weight]]] = {}
