@@ -34,7 +34,7 @@ from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
-from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, judge_all
+from msprobe.diagnose.tolerance.judge import Judged, judge_all
 from msprobe.messages import Wording, said
 from msprobe.statistics_table import FURTHER, USUAL_KEYS
 
@@ -81,7 +81,7 @@ class StepFacts:
         )
         lone = [*self.candidate.alone, *self.reference.alone]
         self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
-        self.dtype_policy = dtype_policy(self.judged.values())
+        self.dtype_policy = _dtype_policy(self.judged.values())
         for call in self.judged.values() if self.dtype_policy else ():
             if call.event.module is None and not _follows_policy(call):
                 continue  # weights and averages have types of their own
@@ -387,6 +387,19 @@ class StepFacts:
         """What a difference looks like. ``bound``: say where it is known by statistics alone, which say the least."""
         words = relation_in_words(difference, self.comparer, bound)
         return Wording(" ({})", words) if words else ""
+
+
+def _dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
+    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
+    counts: dict[tuple[str, str], int] = {}
+    total = 0
+    for call in judged:
+        if call.event.direction != "forward":
+            continue
+        total += 1
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in call.outputs if d.what == "dtype"}:
+            counts[pair] = counts.get(pair, 0) + 1
+    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}
 
 
 def _first_of(taken: Iterable[tuple[Any, Event]]) -> dict[Hashable, Event]:

@@ -40,7 +40,6 @@ from msprobe.store.handed_through import has_own_backward
 #: by more than inputs and rounding explain.
 PairStatus = Literal["same", "rounding", "explained", "unexplained"]
 
-
 #: The size that the gradient of a parameter would have without cancellation.
 Expected = Callable[[dict[str, Any]], float]
 
@@ -499,16 +498,3 @@ def _largest(differences: Sequence[Difference]) -> float:
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
-
-
-def dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
-    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
-    counts: dict[tuple[str, str], int] = {}
-    total = 0
-    for call in judged:
-        if call.event.direction != "forward":
-            continue
-        total += 1
-        for pair in {(d.left["dtype"], d.right["dtype"]) for d in call.outputs if d.what == "dtype"}:
-            counts[pair] = counts.get(pair, 0) + 1
-    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}
