@@ -168,38 +168,41 @@ def _apart(tables: Tables, name: str) -> dict[Rank, Leaf] | None:
     return leaves
 
 
+def _all_apart(tables: Tables, names: Iterable[str]) -> dict[str, dict[Rank, Leaf]]:
+    """Those of these parameters that are not the same on all ranks, by rank."""
+    apart = ((name, _apart(tables, name)) for name in names)
+    return {name: leaves for name, leaves in apart if leaves is not None}
+
+
 def _weights(across: Across) -> Iterable[Finding]:
     """Copies, by their gradients, whose values differ before the step."""
-    weights, arrived = _tables(across), _optimizers(across)
-    wrong = {}
-    for name in _copies(across, arrived):
-        if not any((table.get(name) or {}).get("Norm") for table in arrived.values()):
-            continue
-        leaves = _apart(weights, name)
-        if leaves is not None:
-            wrong[name] = leaves
+    arrived = _optimizers(across)
+    moved = (
+        name
+        for name in _copies(across, arrived)
+        if any((table.get(name) or {}).get("Norm") for table in arrived.values())
+    )
+    wrong = _all_apart(_tables(across), moved)
     if wrong:
-        name, leaves = next(iter(wrong.items()))
-        rank = _minority(leaves)
-        yield across.finding(
-            rank,
-            across.replicas[rank].shown_by(name),
-            "replica",
-            said("weight-differs-on-ranks", name)
-            + (said("so-do-other-parameters", len(wrong) - 1, listed(list(wrong)[1:])) if len(wrong) > 1 else ""),
-            where=name,
-            evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
-        )
+        others = list(wrong)[1:]
+        more = said("so-do-other-parameters", len(others), listed(others)) if others else ""
+        yield _weight_finding(across, wrong, said("weight-differs-on-ranks", next(iter(wrong))) + more)
+
+
+def _weight_finding(across: Across, wrong: dict[str, dict[Rank, Leaf]], message: str) -> Finding:
+    """On the first of these parameters, at the rank that is unlike the others."""
+    name, leaves = next(iter(wrong.items()))
+    rank = _minority(leaves)
+    record = across.replicas[rank].shown_by(name)
+    evidence = _by_rank(leaves) | {"parameters": list(wrong)[:50]}
+    return across.finding(rank, record, "replica", message, where=name, evidence=evidence)
 
 
 def _gradients(across: Across) -> Iterable[Finding]:
     """Copies, by their values, whose gradients differ when the optimizer takes them."""
     weights, arrived = _tables(across), _optimizers(across)
-    wrong = {}
-    for name in _copies(across, weights):
-        leaves = _apart(arrived, name)
-        if leaves is not None and not _is_noise(leaves):
-            wrong[name] = leaves
+    apart = _all_apart(arrived, _copies(across, weights))
+    wrong = {name: leaves for name, leaves in apart.items() if not _is_noise(leaves)}
     if not wrong:
         return
     copies = [name for name in _copies(across, weights) if all(name in table for table in arrived.values())]
@@ -240,24 +243,10 @@ def _parted(across: Across) -> Iterable[Finding]:
     """Copies of the step before that are none any more."""
     if across.before is None:
         return
-    weights = _tables(across)
-    wrong = {}
-    for name in _copies(across, {rank: earlier.weights for rank, earlier in across.before.items()}):
-        leaves = _apart(weights, name)
-        if leaves is not None:
-            wrong[name] = leaves
-    if not wrong:
-        return
-    name, leaves = next(iter(wrong.items()))
-    rank = _minority(leaves)
-    yield across.finding(
-        rank,
-        across.replicas[rank].shown_by(name),
-        "replica",
-        said("weights-differ-after-step", len(wrong), listed(list(wrong))),
-        where=name,
-        evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
-    )
+    before = {rank: earlier.weights for rank, earlier in across.before.items()}
+    wrong = _all_apart(_tables(across), _copies(across, before))
+    if wrong:
+        yield _weight_finding(across, wrong, said("weights-differ-after-step", len(wrong), listed(list(wrong))))
 
 
 def _calls(across: Across) -> Iterable[Finding]:
