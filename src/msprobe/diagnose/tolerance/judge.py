@@ -137,8 +137,8 @@ def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
     levels: dict[Event, Level] = {}
     for call in judged:
         if kind_of(call.event) is not None:
-            given = [*call.event.inputs(), *call.event.parameters()]
-            factor = noise.amplification(call.event, given, call.event.outputs(), comparer.crossing)
+            given = tensors_of([*call.event.inputs(), *call.event.parameters()])
+            factor = noise.amplification(call.event, given, tensors_of(call.event.outputs()), comparer.crossing)
             level = level_of(call.event, call.output_difference, call.input_difference, factor)
             if level is not None:
                 levels[call.event] = level
@@ -371,8 +371,8 @@ def judge(
                 difference.delta * share if share < 1.0 else difference.delta
                 for difference, share in zip(changed, shares, strict=True)
             )
-    factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
-    own = noise.own_noise_of(event, given, made, rounding, factor, comparer.crossing)
+    factor = noise.amplification(event, given, made if outputs else in_results, comparer.crossing)
+    own = noise.own_noise(event, given, made, rounding, factor, comparer.crossing)
     if comparer.crossing:
         own = max(own, frameworks.approximation(event, rounding))
     if any("digest" not in leaf for leaf in given):
