@@ -83,38 +83,6 @@ class ResultFact:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """What follows of a first difference that is within rounding by itself."""
-
-    size: float
-    explained: float
-
-    def json(self) -> dict[str, Any]:
-        return {"effect": self.size, "effect_explained": self.explained}
-
-
-@dataclass(frozen=True)
-class NoEffect:
-    """In how many steps no effect was measured, and how far loss, gradients and weights are apart by rounding."""
-
-    steps: int
-    within_rounding: float
-
-    def json(self) -> dict[str, Any]:
-        return {"no_effect_in_steps": self.steps, "effect_within_rounding": self.within_rounding}
-
-
-@dataclass(frozen=True)
-class EffectLater:
-    """The later step in which a difference has its effect."""
-
-    step: int | None
-
-    def json(self) -> dict[str, Any]:
-        return {"effect_in_step": self.step}
-
-
-@dataclass(frozen=True)
 class OtherArguments:
     """Arguments of one call that are others on both sides. ``words``: what they are called, by position; or nothing."""
 
@@ -171,14 +139,19 @@ class Setting:
 
 @dataclass(frozen=True)
 class NamedFact:
-    """A name that belongs to a finding: of a parameter or buffer, of the other call that made a tensor or takes it; or
-    a number: up to which a type holds every whole number, or of the calls of an operator that are beyond rounding
-    together.
-    """
+    """A name or a number that belongs to a finding and that nobody weighs, under its name in ``verdict.json``."""
 
     what: Literal[
+        # Of a parameter, a buffer, a field of the optimizer; of the other call that made a tensor or takes it.
         "parameter", "buffer", "field", "made_by", "seen_in", "only_in", "candidate_takes", "reference_takes",
+        # Up to which a type holds every whole number; of the calls of an operator beyond rounding together.
         "exact_up_to", "calls_together",
+        # What follows of a first difference that is within rounding by itself, and what rounding explains of that.
+        "effect", "effect_explained",
+        # The later step that shows it; in how many steps none was measured, and how far these are apart by rounding.
+        "effect_in_step", "no_effect_in_steps", "effect_within_rounding",
+        # How much of what a step moved a weight by is apart, and how many times as far the candidate moved it.
+        "part_of_movement", "factor",
     ]  # fmt: skip
     name: Any
 
@@ -197,19 +170,7 @@ class Listed:
         return {self.what: list(self.names[:_MOST_NAMED])}
 
 
-@dataclass(frozen=True)
-class Movement:
-    """How much of what a step moved a weight by is apart, and how many times as far the candidate moved it."""
-
-    part: float
-    factor: float | None
-
-    def json(self) -> dict[str, Any]:
-        return {"part_of_movement": self.part, "factor": self.factor}
-
-
-_OfEffect = Effect | NoEffect | EffectLater
-Fact = SeenFact | ResultFact | _OfEffect | OtherArguments | OneSide | Because | Setting | NamedFact | Listed | Movement
+Fact = SeenFact | ResultFact | OtherArguments | OneSide | Because | Setting | NamedFact | Listed
 
 
 def because(cause: Cause | None) -> tuple[Because, ...]:

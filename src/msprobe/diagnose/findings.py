@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from msprobe.coverage import Coverage
 from msprobe.diagnose.covered import comparison_coverage
-from msprobe.diagnose.evidence import Because, Fact
+from msprobe.diagnose.evidence import Because, Fact, as_json
 from msprobe.diagnose.steps.timeline import Direction
 from msprobe.messages import arguments_of, code_of, coded, explained
 
@@ -111,9 +111,9 @@ class Finding:
         """What its message is made of, by name."""
         return arguments_of(self.message)
 
-    def with_fact(self, message: str, fact: Fact) -> Finding:
-        """The finding, with one fact more and words that say it."""
-        return replace(self, message=message, facts=(*self.facts, fact), evidence={**self.evidence, **fact.json()})
+    def with_facts(self, message: str, *facts: Fact) -> Finding:
+        """The finding, with more facts and words that say them."""
+        return replace(self, message=message, facts=(*self.facts, *facts), evidence=self.evidence | as_json(facts))
 
     def to_json(self) -> dict[str, Any]:
         """The finding as JSON values, in the order of the documentation."""

@@ -16,7 +16,6 @@ from msprobe.diagnose.origin.measured_calls import look_at_rows
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.search import search
 from msprobe.diagnose.origin.step_facts import StepBefore, StepFacts
-from msprobe.diagnose.pairing.lone import lone_calls
 from msprobe.diagnose.pairing.step import Paired, pair_timelines
 from msprobe.diagnose.pairing.translation import NOTE
 from msprobe.diagnose.steps.collector import no_collection
@@ -34,7 +33,7 @@ from msprobe.diagnose.verdict.recordings import (
     note_of_levels,
     precision_apart,
 )
-from msprobe.diagnose.verdict.summary import counts_of, notes_on
+from msprobe.diagnose.verdict.summary import counts_of, lone_calls, notes_on
 from msprobe.store.part import DumpPart
 from msprobe.store.reader import Dump
 
@@ -154,7 +153,7 @@ def _compare_timelines(
         unmoved,
     )
     scene = searched(paired, calibration, task.first, before, task.steps, task.isolated, task.delivered)
-    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.makers, unmoved)
+    reach = reach_of(pairing, scene.judged, comparer, task.before, scene.candidate.makers, unmoved)
     reach = replace(
         reach,
         untouched=scene.untouched,
@@ -180,7 +179,7 @@ def _compare_timelines(
         collectives=[event.index for event in pairing.candidate if event.is_collective],
         lone=lone_calls(pairing),
         left=(gradients_left(candidate), gradients_left(reference)),
-        weights=weights_of(pairing.partner.items(), scene.makers) if crossing else {},
+        weights=weights_of(pairing.partner.items(), scene.candidate.makers) if crossing else {},
         crossing=crossing,
         precision=() if crossing else precision_apart(left, right),
         precision_in_words=precision_in_words(precision_of(left.ours), precision_of(right.ours)),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from msprobe.diagnose.all_steps import Place, PlaceOfWork, Progress, Steps
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding, Status, Verdict
 from msprobe.diagnose.layout.detect import layouts_differ
 from msprobe.diagnose.one_step import Keep
@@ -18,7 +19,6 @@ from msprobe.diagnose.verdict.conclusion import across_ranks, conclude
 from msprobe.diagnose.verdict.over_steps import findings_over_steps
 from msprobe.diagnose.verdict.recordings import two_models
 from msprobe.diagnose.verdict.running import Running
-from msprobe.diagnose.verdict.summary import listed
 from msprobe.diagnose.verdict.unaveraged import name_unaveraged
 from msprobe.engine import Engine, Workers
 from msprobe.errors import InvalidInputError
@@ -119,7 +119,7 @@ def compare_runs(
             break
     by_layout = not common.steps[0].ranks
     if compared and status == "agree" and running.lone and running.compared.values:
-        notes.append(said("extra-calls-without-effect", listed(running.lone)))
+        notes.append(said("extra-calls-without-effect", listed(running.lone, 5)))
     if compared and by_layout and whole is not None:
         from msprobe.diagnose.layout.compare import notes_of_layouts
 

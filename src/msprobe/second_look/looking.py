@@ -166,7 +166,7 @@ def _finding(wrong: Settled, place: RankOfStep, same: Finding | None) -> Finding
     message = said("kernel-wrong-on-one-side", wrong.entry, side, checked.why)
     fact = Because("wrong_alone")
     if same is not None:
-        return replace(same, message=message, harmless=False, facts=(fact, *same.facts)).with_fact(message, fact)
+        return replace(same, message=message, harmless=False, facts=(fact, *same.facts)).with_facts(message, fact)
     is_backward = wrong.entry.endswith(".backward")
     return Finding(
         "gradient" if is_backward else "computation",

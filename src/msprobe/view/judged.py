@@ -110,7 +110,7 @@ def judged_step(facts: StepFacts, notes: tuple[str, ...]) -> JudgedStep:
     step = JudgedStep(pairing.candidate, pairing.reference, notes)
     step.pairing, step.comparer = pairing, facts.comparer
     step.judged = facts.judged
-    step.makers = [facts.makers, facts.other_makers]
+    step.makers = [side.makers for side in facts.sides]
     _finish(step, rows_of(in_order(pairing), (pairing.candidate, pairing.reference)))
     return step
 

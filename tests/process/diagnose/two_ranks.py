@@ -113,7 +113,7 @@ def staged(rank: int, precision: str, wrong: str) -> Any:
         else:
             dist.recv(held, 0)
             held.requires_grad_()
-            model(held).float().square().mean().backward()
+            F.mse_loss(model(held).float(), torch.ones(8, 24)).backward()
             assert held.grad is not None
             dist.send(held.grad / 2 if wrong == "scaled" else held.grad, 0)
         optimizer.step()

@@ -28,9 +28,8 @@ class Ranks:
         self.counts: dict[tuple[int, str], itertools.count[int]] = {}
 
     def name(self, rank: int, api: str) -> str:
-        prefix = (
-            "Distributed" if api in ("all_reduce", "all_gather", "send", "recv", "broadcast", "reduce") else "Torch"
-        )
+        collectives = ("all_reduce", "all_gather", "all_gather_single", "send", "recv", "broadcast", "reduce")
+        prefix = "Distributed" if api in collectives else "Torch"
         counter = self.counts.setdefault((rank, api), itertools.count())
         return f"{prefix}.{api}.{next(counter)}.forward"
 

@@ -37,6 +37,15 @@ def test_an_overflow_in_the_reduction_is_of_kind_communication(tmp_path: Path) -
     assert (node.name, node.how, node.value) == ("Distributed.all_reduce.1.forward", "communication", "inf")
 
 
+def test_what_ranks_gather_as_one_tensor_is_followed(tmp_path: Path) -> None:
+    ranks = Ranks().op("mul", "1", "1", 0, 1, 3).op("log", "-1", "n", 2)
+    for rank in range(4):
+        given, made = leaf("n" if rank == 2 else "1"), leaf("n")
+        ranks.call("all_gather_single", rank, [leaf("0"), given], [made, given])
+    (node,) = find_first_overflow(ranks.op("add", "n", "n").write(tmp_path)).nodes
+    assert (node.rank, node.name) == (2, "Torch.log.0.forward")
+
+
 def test_layers_count_the_calls_of_other_ranks_that_are_waited_for(tmp_path: Path) -> None:
     ranks = Ranks().op("mul", "1", "1", 0).op("mul", "1", "1", 0).reduce_all(("1", "1")).op("log", "1", "n", 3)
     (node,) = find_first_overflow(ranks.write(tmp_path)).nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,14 +18,14 @@ from msprobe.diagnose.steps.timeline import Timeline
 
 @dataclass(frozen=True)
 class Across:
-    """One step of all ranks. ``before``: the step before it, if that was recorded. ``opened`` reads a rank again, for
-    what was not kept of it.
+    """One step of all ranks. ``before``: the step before it of each, if that was recorded. ``opened`` reads a rank
+    again, for what was not kept of it.
     """
 
     step: int | None
     exchange: Exchange
     replicas: dict[Rank, Replica]
-    before: Earlier | None
+    before: Mapping[Rank, Earlier] | None
     opened: Callable[[Rank], AbstractContextManager[Timeline]]
 
     def of(self, ranks: tuple[Rank, ...]) -> Across:

@@ -28,34 +28,32 @@ _MASKED = -1e4
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first softmax (or fused attention) of each pass that gives weight to later positions."""
-    for timeline in moment.timelines.values():
-        for text in texts(moment, timeline):
-            if text.ahead is None or text.ahead < 1:
+    for text in texts(moment):
+        if text.ahead is None or text.ahead < 1:
+            continue
+        for event in moment.calls:
+            if not text.embedding.index < event.index < text.loss.index:
                 continue
-            for event in timeline:
-                if not text.embedding.index < event.index < text.loss.index or event.direction != "forward":
-                    continue
-                looks_ahead = _looks_ahead(timeline, event, text)
-                if looks_ahead is not None:
-                    seen, certain = looks_ahead
-                    yield moment.finding(
-                        timeline,
-                        event,
-                        "computation",
-                        said("attention-looks-ahead", seen),
-                        evidence={
-                            "certain": certain,
-                            "probabilities": [measured(leaf) for leaf in floats(event.outputs())],
-                            "labels": text.chain[-1].name,
-                        },
-                    )
-                    break
+            looks_ahead = _looks_ahead(moment.timeline, event, text)
+            if looks_ahead is not None:
+                seen, certain = looks_ahead
+                yield moment.finding(
+                    event,
+                    "computation",
+                    said("attention-looks-ahead", seen),
+                    evidence={
+                        "certain": certain,
+                        "probabilities": [measured(leaf) for leaf in floats(event.outputs())],
+                        "labels": text.chain[-1].name,
+                    },
+                )
+                break
 
 
 def _looks_ahead(timeline: Timeline, event: Event, text: TokenText) -> tuple[str, bool] | None:
     word = operation(event.stem)
     results = floats(event.outputs())
-    if event.parts.kind != "api" or not results or not has_values(results[0]):
+    if not results or not has_values(results[0]):
         return None
     if word == "scaled_dot_product_attention":
         given = tensors(event.inputs())

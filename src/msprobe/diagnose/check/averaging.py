@@ -20,30 +20,23 @@ from msprobe.messages import said
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first of several mean losses of one step that count different numbers of labels."""
-    for timeline in moment.timelines.values():
-        if moment.weights_move(timeline):
-            continue  # each pass is a step of its own, by whatever hand
-        passes = [text for text in texts(moment, timeline) if timeline.backward_of(text.loss) is not None]
-        if len({text.embedding for text in passes}) < 2 or len(moment.optimizer_steps(timeline)) > 1:
-            continue
-        if not all(argument(text.loss, 6, "reduction") in (None, "mean") for text in passes):
-            continue
-        counts = [_labels(text) for text in passes]
-        known = [count for count in counts if count is not None]
-        if len(known) != len(counts) or len(set(known)) < 2:
-            continue
-        yield moment.finding(
-            timeline,
-            passes[0].loss,
-            "argument",
-            said(
-                "mean-of-means",
-                len(passes),
-                min(known),
-                max(known),
-            ),
-            evidence={"labels": known, "reduction": "mean", "losses": [text.loss.name for text in passes]},
-        )
+    if moment.weights_move:
+        return  # each pass is a step of its own, by whatever hand
+    passes = [text for text in texts(moment) if moment.timeline.backward_of(text.loss) is not None]
+    if len({text.embedding for text in passes}) < 2 or len(moment.optimizer_steps) > 1:
+        return
+    if not all(argument(text.loss, 6, "reduction") in (None, "mean") for text in passes):
+        return
+    counts = [_labels(text) for text in passes]
+    known = [count for count in counts if count is not None]
+    if len(known) != len(counts) or len(set(known)) < 2:
+        return
+    yield moment.finding(
+        passes[0].loss,
+        "argument",
+        said("mean-of-means", len(passes), min(known), max(known)),
+        evidence={"labels": known, "reduction": "mean", "losses": [text.loss.name for text in passes]},
+    )
 
 
 def _labels(text: TokenText) -> int | None:

@@ -20,7 +20,7 @@ from msprobe.diagnose.check.values import has_values, measured
 from msprobe.diagnose.differences.records import rms
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.check_limits import counts_in_a_sum, is_explained, is_explained_closely
 from msprobe.messages import said
 
@@ -29,49 +29,44 @@ _LEAST = 4
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The optimizer's step, if what it got is this step's gradient and the last one's together."""
-    for timeline in moment.timelines.values():
-        steps = moment.optimizer_steps(timeline)
-        # An optimizer with a closure runs backward passes of its own.
-        if any(step.record.get("closure") for step in steps):
-            continue
-        # A step may look at other weights first, and take the gradient there alone (sharpness-aware minimisation).
-        if len(steps) == 1 and not moment.weights_move(timeline):
-            yield from _within(moment, timeline, steps[0])
-        taken = Counter(plain_path(name) for step in steps for name in parameters_of(step))
-        for step in steps:
-            # Of several optimizers, each has its own passes before it; which ones is sure where there was one only.
-            names = {plain_path(name) for name in parameters_of(step)}
-            if len(steps) > 1:
-                names = {name for name in names if taken[name] == 1 and _has_one_pass(moment, timeline, name)}
-            yield from _kept(moment, timeline, step, names)
+    steps = moment.optimizer_steps
+    # An optimizer with a closure runs backward passes of its own.
+    if any(step.record.get("closure") for step in steps):
+        return
+    # A step may look at other weights first, and take the gradient there alone (sharpness-aware minimisation).
+    if len(steps) == 1 and not moment.weights_move:
+        yield from _within(moment, steps[0])
+    taken = Counter(plain_path(name) for step in steps for name in parameters_of(step))
+    for step in steps:
+        # Of several optimizers, each has its own passes before it; which ones is sure where there was one only.
+        names = {plain_path(name) for name in parameters_of(step)}
+        if len(steps) > 1:
+            names = {name for name in names if taken[name] == 1 and _has_one_pass(moment, name)}
+        yield from _kept(moment, step, names)
 
 
-def _has_one_pass(moment: CheckedStep, timeline: Timeline, name: str) -> bool:
-    return sum(leaf is not None for leaf in moment.gradients(timeline).get(name, ())) == 1
+def _has_one_pass(moment: CheckedStep, name: str) -> bool:
+    return sum(leaf is not None for leaf in moment.gradients.get(name, ())) == 1
 
 
-def _kept(moment: CheckedStep, timeline: Timeline, step: Event, wanted: set[str]) -> Iterable[Finding]:
+def _kept(moment: CheckedStep, step: Event, wanted: set[str]) -> Iterable[Finding]:
     """What an optimizer got, if the gradient of the step before is in it."""
-    before = moment.before.gradients.get(timeline.rank, {}) if moment.before is not None else {}
+    before = moment.before.gradients if moment.before is not None else {}
     before = {name: leaf for name, leaf in before.items() if name in wanted}
-    names, made, older, arrived, size = _means(moment, timeline, before)
+    names, made, older, arrived, size = _means(moment, before)
     if len(names) < _LEAST:
         return
     weight = 1.0 / size
     alone = _fit(made, arrived, weight)
     together = _fit(made + older, arrived, weight)
     if is_explained(alone, together) or is_explained_closely(alone, together):
-        now = moment.at_optimizer(timeline)
+        now = moment.at_optimizer
         shown = max(range(len(names)), key=lambda place: abs(older[place]) * weight[place])
         name = names[shown]
         yield moment.finding(
-            timeline,
             step,
             "parameter_gradient",
-            said(
-                "gradients-not-cleared",
-                len(names),
-            ),
+            said("gradients-not-cleared", len(names)),
             evidence={
                 "parameter": name,
                 "at_optimizer": measured(now[name]),
@@ -83,12 +78,12 @@ def _kept(moment: CheckedStep, timeline: Timeline, step: Event, wanted: set[str]
         )
 
 
-def _within(moment: CheckedStep, timeline: Timeline, step: Event) -> Iterable[Finding]:
+def _within(moment: CheckedStep, step: Event) -> Iterable[Finding]:
     """What the optimizer got, if it is the gradient of the last backward pass alone."""
-    now = moment.at_optimizer(timeline)
+    now = moment.at_optimizer
     rows: list[tuple[float, float, float, float]] = []
     count = 0
-    for name, passes in moment.gradients(timeline).items():
+    for name, passes in moment.gradients.items():
         arrived = now.get(name)
         leaves = [leaf for leaf in passes if leaf is not None]
         if arrived is None or len(leaves) < 2 or not all(map(has_values, (*leaves, arrived))):
@@ -106,23 +101,19 @@ def _within(moment: CheckedStep, timeline: Timeline, step: Event) -> Iterable[Fi
     last = _fit(table[:, 1], table[:, 2], weight)
     if is_explained(alone, last):
         yield moment.finding(
-            timeline,
             step,
             "parameter_gradient",
-            said(
-                "gradients-cleared-between-passes",
-                count,
-            ),
+            said("gradients-cleared-between-passes", count),
             evidence={"passes": count, "misfit_of_the_sum": alone, "misfit_of_the_last": last, "parameters": len(rows)},
         )
 
 
-def _means(moment: CheckedStep, timeline: Timeline, before: dict[str, Any]) -> tuple[list[str], Any, Any, Any, Any]:
+def _means(moment: CheckedStep, before: dict[str, Any]) -> tuple[list[str], Any, Any, Any, Any]:
     """For each parameter: mean of this step's gradients, of the older one, of what arrived; and their rounding."""
     names: list[str] = []
     rows: list[tuple[float, float, float, float]] = []
-    now = moment.at_optimizer(timeline)
-    for name, passes in moment.gradients(timeline).items():
+    now = moment.at_optimizer
+    for name, passes in moment.gradients.items():
         arrived, older = now.get(name), before.get(name)
         leaves = [leaf for leaf in passes if leaf is not None]
         if arrived is None or older is None or not leaves or not all(map(has_values, (*leaves, arrived, older))):

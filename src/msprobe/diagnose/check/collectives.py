@@ -55,13 +55,7 @@ def _unlike(across: Across, names: dict[Rank, str], word: str, leaves_by_rank: d
             message = said("collective-shapes-differ", name, ", ".join(sorted(shapes)))
         else:
             relation = Relation(f"{statistics_difference(leaves[rank], leaves[other]):.2g}", is_distance=True)
-            message = said(
-                "collective-results-differ",
-                word,
-                rank,
-                other,
-                relation,
-            )
+            message = said("collective-results-differ", word, rank, other, relation)
         return across.finding(
             rank,
             name,

@@ -6,7 +6,7 @@ eval mode by itself among siblings that train is another way to the same fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
@@ -22,47 +22,29 @@ _ATTENTION = "scaled_dot_product_attention"
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each dropout whose argument and whose module's mode do not go together."""
-    for timeline in moment.timelines.values():
-        if not timeline.part.ours:
-            continue  # Other recorders do not write the mode of a module.
-        for event in timeline:
-            if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-                continue
+    if not moment.timeline.part.ours:
+        return  # Other recorders do not write the mode of a module.
+    for event, active, rate in _dropouts(moment.timeline):
+        module = event.parent
+        if module is None or not module.is_module:
+            continue
+        trains = module.record.get("training") is not False
+        if trains == active or (trains and not _learns(event)):
+            continue
+        message = "dropout-called-without-training" if trains else "dropout-active-in-eval"
+        text = said(message, event.stem.rpartition(".")[2], rate, module.parts.path)
+        evidence = {"training": active, "module_training": trains, "rate": rate}
+        yield moment.finding(event, "argument", text, evidence=evidence)
+    yield from _left_in_eval(moment)
+
+
+def _dropouts(timeline: Timeline) -> Iterator[tuple[Event, bool, float]]:
+    """The calls that drop at a rate where they are active, and whether they are."""
+    for event in timeline:
+        if event.direction in ("forward", "recompute") and event.parts.kind == "api":
             active, rate = activity(event)
-            if active is None or not rate:
-                continue
-            module = event.parent
-            if module is None or not module.is_module:
-                continue
-            trains = module.record.get("training") is not False
-            name = event.stem.rpartition(".")[2]
-            if trains and not active and _learns(event):
-                yield moment.finding(
-                    timeline,
-                    event,
-                    "argument",
-                    said(
-                        "dropout-called-without-training",
-                        name,
-                        rate,
-                        module.parts.path,
-                    ),
-                    evidence={"training": False, "module_training": True, "rate": rate},
-                )
-            elif not trains and active:
-                yield moment.finding(
-                    timeline,
-                    event,
-                    "argument",
-                    said(
-                        "dropout-active-in-eval",
-                        name,
-                        rate,
-                        module.parts.path,
-                    ),
-                    evidence={"training": True, "module_training": False, "rate": rate},
-                )
-        yield from _left_in_eval(moment, timeline)
+            if active is not None and rate:
+                yield event, active, rate
 
 
 def activity(event: Event) -> tuple[bool | None, float]:
@@ -85,33 +67,25 @@ def _learns(event: Event) -> bool:
     return any(leaf.get("requires_grad") for leaf in floats(event.inputs()))
 
 
-def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def _left_in_eval(moment: CheckedStep) -> Iterable[Finding]:
     """Modules in eval mode that hold inactive dropouts, in a parent that trains and has siblings that train."""
     known: set[str] = set()
     training = {
         event.parts.owner
-        for event in timeline
+        for event in moment.timeline
         if event.is_module and event.direction == "forward" and event.record.get("training") is not False
     }
-    for event in timeline:
-        if event.direction not in ("forward", "recompute") or event.parts.kind != "api":
-            continue
-        active, rate = activity(event)
-        if active is not False or not rate or not _learns(event):
+    for event, active, rate in _dropouts(moment.timeline):
+        if active or not _learns(event):
             continue
         module = _outermost_in_eval(event)
         if module is None or module.parts.path in known or module.parts.owner not in training:
             continue
         known.add(module.parts.path)
         yield moment.finding(
-            timeline,
             event,
             "argument",
-            said(
-                "dropout-left-in-eval",
-                plain_path(module.parts.path),
-                rate,
-            ),
+            said("dropout-left-in-eval", plain_path(module.parts.path), rate),
             evidence={"training": False, "module_training": False, "left_in_eval": module.parts.path, "rate": rate},
             alternatives=(module.name,),
         )
@@ -119,12 +93,9 @@ def _left_in_eval(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
 
 def _outermost_in_eval(event: Event) -> Event | None:
     """The outermost module in eval mode around a call, if one around that trains; None if all of them evaluate."""
-    above = event.parent
     outermost: Event | None = None
-    while above is not None:
-        if above.is_module:
-            if above.record.get("training") is not False:
-                return outermost
-            outermost = above
-        above = above.parent
+    for module in event.around():
+        if module.is_module and module.record.get("training") is not False:
+            return outermost
+        outermost = module if module.is_module else outermost
     return None

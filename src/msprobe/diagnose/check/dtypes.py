@@ -8,7 +8,7 @@ single precision.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
@@ -19,7 +19,7 @@ from msprobe.diagnose.differences.records import fingerprint, numel
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.operators import CASTS
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
 _HALF = frozenset(("float16", "bfloat16"))
@@ -29,25 +29,19 @@ _RESHAPED = 8
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Casts around sensitive calls, layers unlike their siblings, and double precision by accident."""
-    for timeline in moment.timelines.values():
-        known: set[Event] = set()
-        for finding, event in (*_squeezed(moment, timeline), *_doubles(moment, timeline), *_unlike(moment, timeline)):
-            if event not in known:
-                known.add(event)
-                yield finding
+    named: set[str | None] = set()
+    for finding in (*_squeezed(moment), *_doubles(moment), *_unlike(moment)):
+        if finding.entry not in named:
+            named.add(finding.entry)
+            yield finding
 
 
-def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _squeezed(moment: CheckedStep) -> Iterator[Finding]:
     """Sensitive calls between a cast down and a cast up."""
-    findings = []
-    raised = _raised(timeline)
-    makers = moment.makers(timeline)
-    for event in timeline:
-        if (
-            event.direction != "forward"
-            or operation(event.stem) not in operators.SENSITIVE
-            or event.parts.kind != "api"
-        ):
+    raised = _raised(moment)
+    makers = moment.makers
+    for event in moment.calls:
+        if operation(event.stem) not in operators.SENSITIVE:
             continue
         given, results = floats(event.inputs()), floats(event.outputs())
         if not given or not results or dtype_word(given[0]) not in _HALF or dtype_word(results[0]) not in _HALF:
@@ -59,21 +53,16 @@ def _squeezed(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Ev
         if not sources or dtype_word(sources[0]) != "float32" or fingerprint(results[0]) not in raised:
             continue
         word = operation(event.stem)
-        message = said(
-            "cast-down-for-one-call",
-            word,
-            dtype_word(given[0]),
-        )
+        message = said("cast-down-for-one-call", word, dtype_word(given[0]))
         evidence = {"input": measured(given[0]), "before_the_cast": measured(sources[0]), "cast": cast.name}
-        findings.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
-    return findings
+        yield moment.finding(event, "dtype", message, evidence=evidence)
 
 
-def _raised(timeline: Timeline) -> set[Hashable]:
+def _raised(moment: CheckedStep) -> set[Hashable]:
     """What distinguishes half-precision tensors that are cast to single precision."""
     marks: set[Hashable] = set()
-    for event in timeline:
-        if event.direction == "forward" and event.parts.kind == "api" and operation(event.stem) in CASTS:
+    for event in moment.calls:
+        if operation(event.stem) in CASTS:
             given, results = floats(event.inputs()), floats(event.outputs())
             if given and results and dtype_word(given[0]) in _HALF and dtype_word(results[0]) == "float32":
                 marks.add(fingerprint(given[0]))
@@ -81,13 +70,11 @@ def _raised(timeline: Timeline) -> set[Hashable]:
     return marks
 
 
-def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _doubles(moment: CheckedStep) -> Iterator[Finding]:
     """Calls that make large double-precision tensors of single-precision ones, where hardly anything else is double."""
     counts: Counter[str] = Counter()
     first: list[Event] = []
-    for event in timeline:
-        if event.direction != "forward" or event.parts.kind != "api":
-            continue
+    for event in moment.calls:
         results, given = floats(event.outputs()), floats(event.inputs())
         if not results:
             continue
@@ -100,27 +87,26 @@ def _doubles(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Eve
             if doubled and max(map(numel, doubled)) < numel(results[0]):
                 first.append(event)
     if not first or counts["float64"] > 0.2 * sum(counts.values()):
-        return []
+        return
     event = first[0]
     given = floats(event.inputs())
     doubled = [leaf for leaf in given if dtype_word(leaf) == "float64"]
-    message = said(
-        "computes-in-float64",
-        operation(event.stem),
-        doubled[0].get("shape"),
-    )
+    message = said("computes-in-float64", operation(event.stem), doubled[0].get("shape"))
     evidence = {"inputs": [measured(leaf) for leaf in given], "output": measured(floats(event.outputs())[0])}
-    return [(moment.finding(timeline, event, "dtype", message, evidence=evidence), event)]
+    yield moment.finding(event, "dtype", message, evidence=evidence)
 
 
-def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Event]]:
+def _unlike(moment: CheckedStep) -> Iterator[Finding]:
     """Calls that compute in a type of their own among the layers of a stack."""
     places: dict[tuple[Hashable, ...], dict[str, Event]] = {}
-    for event in timeline:
-        if event.direction != "forward" or event.parts.kind != "api" or event.parent is None:
-            continue
+    for event in moment.calls:
         module = event.parent
-        if not module.is_module or operation(event.stem) in operators.STORED_OTHERWISE or not floats(event.outputs()):
+        if (
+            module is None
+            or not module.is_module
+            or operation(event.stem) in operators.STORED_OTHERWISE
+            or not floats(event.outputs())
+        ):
             continue
         place = relative_place(module)
         if place is not None:
@@ -129,7 +115,6 @@ def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Even
     overall = Counter(
         (operation(event.stem), _types(event)[1]) for calls in places.values() for event in calls.values()
     )
-    odd: list[tuple[Finding, Event]] = []
     known: set[str] = set()
     for calls in sorted(places.values(), key=lambda calls: min(event.index for event in calls.values())):
         counts = Counter(_types(event)[1] for event in calls.values())
@@ -141,22 +126,15 @@ def _unlike(moment: CheckedStep, timeline: Timeline) -> list[tuple[Finding, Even
             continue
         path = alone[0]
         event = calls[path]
-        if _follows_its_input(moment, timeline, event, calls):
+        if _follows_its_input(moment, event, calls):
             continue
         known.add(path)
-        message = said(
-            "dtype-differs-from-other-layers",
-            operation(event.stem),
-            path,
-            _types(event)[1],
-            usual,
-        )
+        message = said("dtype-differs-from-other-layers", operation(event.stem), path, _types(event)[1], usual)
         evidence = {"types": list(_types(event)), "usual": usual, "layers": len(calls)}
-        odd.append((moment.finding(timeline, event, "dtype", message, evidence=evidence), event))
-    return odd
+        yield moment.finding(event, "dtype", message, evidence=evidence)
 
 
-def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, calls: dict[str, Event]) -> bool:
+def _follows_its_input(moment: CheckedStep, event: Event, calls: dict[str, Event]) -> bool:
     """Whether the call gives the type of what it gets, which no other layer gets, and no cast made any of that.
 
     The first layer gets what an embedding or a recurrent network gave, the others what was added up. Where the others
@@ -167,12 +145,12 @@ def _follows_its_input(moment: CheckedStep, timeline: Timeline, event: Event, ca
         return False  # Autocast casts for products of matrices.
     if any(_types(other)[0] == given for other in calls.values() if other is not event):
         return False
-    return gives == "float32" or not any(_is_cast(moment, timeline, call) for call in calls.values())
+    return gives == "float32" or not any(_is_cast(moment, call) for call in calls.values())
 
 
-def _is_cast(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
+def _is_cast(moment: CheckedStep, event: Event) -> bool:
     """Whether the first argument is what a cast made of another type, in whatever shape."""
-    makers = moment.makers(timeline)
+    makers = moment.makers
     for _ in range(_RESHAPED):
         given = floats(event.inputs())
         maker = makers.of(given[0], event) if given else None

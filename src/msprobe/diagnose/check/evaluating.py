@@ -19,50 +19,44 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
 
     A batch norm in eval mode inside of a model that trains is meant, as a rule.
     """
-    for timeline in moment.timelines.values():
-        if not timeline.part.ours or not _is_trained(moment, timeline):
-            continue
-        events = [event for event in timeline if _evaluates(timeline, event)]
-        if events:
-            # Who trains in the same step is in eval mode on purpose in between, as to move an input against a model.
-            training = _in_training(timeline)
-            events = [event for event in events if plain_path(_root(event).parts.path) not in training]
-        if not events:
-            continue
-        first = events[0]
-        root = _root(first)
-        dropouts = sum(operation(event.stem) != "batch_norm" for event in events)
-        norms = len(events) - dropouts
-        counts = ((dropouts, "dropouts drop nothing"), (norms, "batch norms keep their averages"))
-        what = joined(" and ", [Wording("{} {}", count, words) for count, words in counts if count])
-        trained = root.parts.path in moment.history.in_training
-        yield moment.finding(
-            timeline,
-            first,
-            "argument",
-            said(
-                "trained-in-eval-mode",
-                _whose(timeline, root),
-                ", and was in training mode before" if trained else "",
-                what,
-            ),
-            evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
-            alternatives=(root.name,),
-        )
-
-
-def _is_trained(moment: CheckedStep, timeline: Timeline) -> bool:
-    """True if an optimizer takes a step with gradients of this pass."""
-    return any(not event.record.get("skipped") for event in moment.optimizer_steps(timeline)) and bool(
-        moment.at_optimizer(timeline)
+    timeline = moment.timeline
+    if not timeline.part.ours or not _is_trained(moment):
+        return
+    events = [event for event in timeline if _evaluates(timeline, event)]
+    if events:
+        # Who trains in the same step is in eval mode on purpose in between, as to move an input against a model.
+        training = _in_training(timeline)
+        events = [event for event in events if plain_path(_root(event).parts.path) not in training]
+    if not events:
+        return
+    first = events[0]
+    root = _root(first)
+    dropouts = sum(operation(event.stem) != "batch_norm" for event in events)
+    norms = len(events) - dropouts
+    counts = ((dropouts, "dropouts drop nothing"), (norms, "batch norms keep their averages"))
+    what = joined(" and ", [Wording("{} {}", count, words) for count, words in counts if count])
+    trained = root.parts.path in moment.history.in_training
+    yield moment.finding(
+        first,
+        "argument",
+        said(
+            "trained-in-eval-mode", _whose(timeline, root), ", and was in training mode before" if trained else "", what
+        ),
+        evidence={"training": False, "dropouts": dropouts, "batch_norms": norms, "trained_before": trained},
+        alternatives=(root.name,),
     )
+
+
+def _is_trained(moment: CheckedStep) -> bool:
+    """True if an optimizer takes a step with gradients of this pass."""
+    return any(not event.record.get("skipped") for event in moment.optimizer_steps) and bool(moment.at_optimizer)
 
 
 def _evaluates(timeline: Timeline, event: Event) -> bool:
     """True for a dropout or a batch norm that gradients go back through, in a model that is in eval mode as a whole."""
     if event.direction != "forward" or event.parts.kind != "api" or timeline.backward_of(event) is None:
         return False
-    if event.parent is None or any(module.record.get("training") is not False for module in _modules(event)):
+    if event.parent is None or any(module.record.get("training") is not False for module in event.around()):
         return False
     if operation(event.stem) == "batch_norm":
         return argument(event, 5, "training") is False and any(
@@ -85,15 +79,6 @@ def _in_training(timeline: Timeline) -> set[str]:
     }
 
 
-def _modules(event: Event) -> list[Event]:
-    modules = []
-    above = event.parent
-    while above is not None:
-        modules.append(above)
-        above = above.parent
-    return modules
-
-
 def _whose(timeline: Timeline, root: Event) -> str:
     """The model, or the one of several of which ``root`` is the outermost module that was recorded."""
     outermost = [
@@ -106,4 +91,4 @@ def _whose(timeline: Timeline, root: Event) -> str:
 
 
 def _root(event: Event) -> Event:
-    return _modules(event)[-1]
+    return list(event.around())[-1]

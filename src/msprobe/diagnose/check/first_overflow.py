@@ -6,6 +6,7 @@ measures it).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -148,14 +149,6 @@ def find_first_overflow(
     return search.answer(str(path))
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A step of a rank to look at: the only part of ``dump``."""
-
-    dump: Dump
-    asked: Asked
-
-
 @dataclass
 class _Seen:
     """What is kept of a step of a rank; ``calls`` is None if it could not be read, as ``problem`` says."""
@@ -168,24 +161,24 @@ class _Seen:
     has_statistics: bool = False
 
 
-def _look_at(job: _Job) -> _Seen:
+def _look_at(asked: Asked, dump: Dump) -> _Seen:
     """Read a step of a rank. Raises MsprobeError if it cannot be read, unless ``partial`` is asked for."""
     seen = _Seen()
     try:
         # What is read stays until it is closed: no search for garbage finds any before.
-        with no_collection(), _opened(job.dump, job.asked.partial) as part:
+        with no_collection(), _opened(dump, asked.partial) as part:
             seen.records = len(part)
             if not part.complete:
                 place = place_in_words(part.step, part.rank)
                 seen.notes.append(said("interrupted-records", place))
             names = _wanted(part, seen)
-            timeline = Timeline(part, only=names if job.asked.limits.by_words else None)
+            timeline = Timeline(part, only=names if asked.limits.by_words else None)
             try:
-                seen.calls = calls_of(timeline, Watcher(timeline, job.asked.limits))
+                seen.calls = calls_of(timeline, Watcher(timeline, asked.limits))
             finally:
                 timeline.close()
     except MsprobeError as problem:
-        if not job.asked.partial:
+        if not asked.partial:
             raise
         seen.problem = problem
     return seen
@@ -258,8 +251,8 @@ class _Search:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
-        jobs = [_Job(self.dump.only(step, rank), self.asked) for rank in ranks]
-        seen = zip(ranks, run(_look_at, jobs, self._workers, show_rank), strict=True)
+        dumps = [self.dump.only(step, rank) for rank in ranks]
+        seen = zip(ranks, run(functools.partial(_look_at, self.asked), dumps, self._workers, show_rank), strict=True)
         self._search(step, Exchange(self._kept(step, seen)))
 
     def _kept(self, step: int | None, seen: Iterable[tuple[Rank, _Seen]]) -> Iterator[RankCalls]:

@@ -6,23 +6,22 @@ from collections.abc import Iterable
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import listed
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.messages import said
 
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """What was frozen between two steps matters; what was frozen before all of them is meant, as a rule."""
-    for timeline in moment.timelines.values():
-        for event in moment.optimizer_steps(timeline):
-            frozen = _frozen(event)
-            lost = [name for name in frozen if name in moment.history.trained]
-            if lost:
-                yield _finding(moment, timeline, event, lost, True)
-            elif frozen and len(frozen) < len(parameters_of(event)):
-                yield _finding(moment, timeline, event, frozen, False)
+    for event in moment.optimizer_steps:
+        frozen = _frozen(event)
+        lost = [name for name in frozen if name in moment.history.trained]
+        if lost:
+            yield _finding(moment, event, lost, True)
+        elif frozen and len(frozen) < len(parameters_of(event)):
+            yield _finding(moment, event, frozen, False)
 
 
 def _frozen(event: Event) -> list[str]:
@@ -36,11 +35,10 @@ def _frozen(event: Event) -> list[str]:
     return names
 
 
-def _finding(moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], lost: bool) -> Finding:
+def _finding(moment: CheckedStep, event: Event, names: list[str], lost: bool) -> Finding:
     held = said("optimizer-holds-frozen", event.name, len(names))
     how = "got gradients before and are frozen now" if lost else "are frozen"
     return moment.finding(
-        timeline,
         event,
         "missing_gradient",
         said("frozen-so-not-trained", held, how, listed(names)),

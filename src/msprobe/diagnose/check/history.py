@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msprobe.compare.entry_names import plain_path
+from msprobe.diagnose.steps.communication import Rank
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 if TYPE_CHECKING:
-    from msprobe.diagnose.check.moment import CheckedStep
+    from msprobe.diagnose.check.moment import CheckedStep, Earlier
 
 
 @dataclass
@@ -26,7 +27,7 @@ class History:
     # mode, and the first step of each rank that began with a batch.
     trained: set[str] = field(default_factory=set)
     in_training: set[str] = field(default_factory=set)
-    batches: dict[tuple[int | str, int], int | None] = field(default_factory=dict)
+    batches: dict[tuple[Rank, int], int | None] = field(default_factory=dict)
     reached: set[str] = field(default_factory=set)
 
     def add(self, ranks: Iterable[Glance]) -> None:
@@ -40,13 +41,13 @@ class History:
         last = self.called[-1] if self.called else frozenset[str]()
         self.called.append(last if last == called else frozenset(called))
 
-    def leave(self, ranks: Iterable[Leaving], step: int | None) -> None:
+    def leave(self, ranks: Mapping[Rank, Earlier], step: int | None) -> None:
         """Remember what the next steps ask of this one, once it is checked."""
-        for glance in ranks:
-            self.trained.update(glance.trained)
-            self.in_training.update(glance.in_training)
-            if glance.batch is not None:
-                self.batches.setdefault((glance.rank, glance.batch), step)
+        for rank, earlier in ranks.items():
+            self.trained.update(name for name, leaf in earlier.gradients.items() if leaf.get("Norm"))
+            self.in_training.update(earlier.in_training)
+            if earlier.batch is not None:
+                self.batches.setdefault((rank, earlier.batch), step)
 
 
 @dataclass(frozen=True)
@@ -61,46 +62,17 @@ class Glance:
     has_values: bool
 
 
-def glance_at(moment: CheckedStep, timeline: Timeline) -> Glance:
+def glance_at(moment: CheckedStep) -> Glance:
     """The glance at a rank, of which records of modules, parameters and optimizers are enough."""
-    gradients = moment.gradients(timeline)
+    gradients = moment.gradients
     reached = {name for name, passes in gradients.items() if any(leaf is not None for leaf in passes)}
     held: set[str] = set()
-    for event in moment.optimizer_steps(timeline):
+    for event in moment.optimizer_steps:
         own = {plain_path(name) for name in parameters_of(event)}
         held |= own
         reached |= own - without_gradient(event)
-    has_values = timeline.part.header.get("task") == "tensor"
-    return Glance(frozenset(moment.weights(timeline)), frozenset(reached), frozenset(held), has_values)
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """What the next steps ask of a rank: parameters ``trained`` with a gradient, models ``in_training`` mode, and what
-    distinguishes the first batch from others.
-    """
-
-    rank: int | str
-    trained: frozenset[str]
-    in_training: frozenset[str]
-    batch: int | None
-
-
-def leaving_of(moment: CheckedStep, timeline: Timeline) -> Leaving:
-    """What is to be remembered of a rank."""
-    from msprobe.diagnose.check.repeated import batch_of
-
-    batch = batch_of(timeline)
-    return Leaving(
-        timeline.rank,
-        frozenset(name for name, leaf in moment.at_optimizer(timeline).items() if leaf.get("Norm")),
-        frozenset(
-            event.parts.path
-            for event in timeline
-            if event.is_module and event.parent is None and event.record.get("training") is not False
-        ),
-        batch[1] if batch is not None else None,
-    )
+    has_values = moment.timeline.part.header.get("task") == "tensor"
+    return Glance(frozenset(moment.weights), frozenset(reached), frozenset(held), has_values)
 
 
 def without_gradient(event: Event) -> set[str]:

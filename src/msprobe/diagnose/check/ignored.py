@@ -26,28 +26,27 @@ _MANY = 0.95
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Losses that learn nothing, and those that learn from few of their labels, which may be meant."""
-    for timeline in moment.timelines.values():
-        for event in timeline:
-            if event.direction != "forward" or operation(event.stem) not in operators.LOSSES:
-                continue
-            if event.parts.kind != "api" or timeline.backward_of(event) is None:
-                continue
-            labels = next((leaf for leaf in tensors(event.inputs()) if is_integer(leaf)), None)
-            ignored = _ignored(timeline, event, labels) if labels is not None else None
-            if labels is None or ignored is None or ignored <= _MANY * numel(labels):
-                continue
-            total = numel(labels)
-            everything = ignored == total
-            share = said("all-of") if everything else said("some-of", ignored)
-            yield moment.finding(
-                timeline,
-                event,
-                "data",
-                said("labels-ignored", share, total, event.name, _index(event))
-                + ("nothing is learned from them" if everything else "few are learned from"),
-                evidence={"ignored": ignored, "labels": measured(labels)},
-                harmless=not everything,
-            )
+    timeline = moment.timeline
+    for event in timeline:
+        if event.direction != "forward" or operation(event.stem) not in operators.LOSSES:
+            continue
+        if event.parts.kind != "api" or timeline.backward_of(event) is None:
+            continue
+        labels = next((leaf for leaf in tensors(event.inputs()) if is_integer(leaf)), None)
+        ignored = _ignored(timeline, event, labels) if labels is not None else None
+        if labels is None or ignored is None or ignored <= _MANY * numel(labels):
+            continue
+        total = numel(labels)
+        everything = ignored == total
+        share = said("all-of") if everything else said("some-of", ignored)
+        yield moment.finding(
+            event,
+            "data",
+            said("labels-ignored", share, total, event.name, _index(event))
+            + ("nothing is learned from them" if everything else "few are learned from"),
+            evidence={"ignored": ignored, "labels": measured(labels)},
+            harmless=not everything,
+        )
 
 
 def _index(event: Event) -> int:

@@ -21,35 +21,29 @@ from msprobe.messages import said
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each write in place to what a later backward call needs."""
-    for timeline in moment.timelines.values():
-        writes = [event for event in timeline if _hidden_write(event)]
-        if not timeline.part.ours or not writes:
+    timeline = moment.timeline
+    writes = [event for event in timeline if _hidden_write(event)]
+    if not timeline.part.ours or not writes:
+        return
+    touched = _touched(timeline)
+    for event in writes:
+        needed = _needed(timeline, event, touched)
+        if needed is None:
             continue
-        touched = _touched(timeline)
-        for event in writes:
-            needed = _needed(timeline, event, touched)
-            if needed is None:
-                continue
-            forward, later = needed
-            target, after = dict(event.inputs())["input.0"], dict(event.outputs()).get("output.0")
-            yield moment.finding(
-                timeline,
-                event,
-                "mutation",
-                said(
-                    "write-unseen-by-autograd",
-                    event.name,
-                    later.name,
-                    forward.name,
-                ),
-                evidence={
-                    "used_by": forward.name,
-                    "needed_by": later.name,
-                    "before": measured(target),
-                    "after": measured(after),
-                },
-                alternatives=(forward.name,),
-            )
+        forward, later = needed
+        target, after = dict(event.inputs())["input.0"], dict(event.outputs()).get("output.0")
+        yield moment.finding(
+            event,
+            "mutation",
+            said("write-unseen-by-autograd", event.name, later.name, forward.name),
+            evidence={
+                "used_by": forward.name,
+                "needed_by": later.name,
+                "before": measured(target),
+                "after": measured(after),
+            },
+            alternatives=(forward.name,),
+        )
 
 
 def _hidden_write(event: Event) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from msprobe.diagnose.check.bad_values import Watcher
 from msprobe.diagnose.check.exchange import RankCalls
-from msprobe.diagnose.check.history import Glance, History, Leaving, glance_at, leaving_of
+from msprobe.diagnose.check.history import Glance, History, glance_at
 from msprobe.diagnose.check.moment import CheckedStep, Earlier
 from msprobe.diagnose.check.origins import calls_of
 from msprobe.diagnose.check.registry import CHECKS
 from msprobe.diagnose.check.remarks import notes_of
+from msprobe.diagnose.check.repeated import batch_of
 from msprobe.diagnose.check.replica import Replica, replica_of
 from msprobe.diagnose.check.sight import Sight
 from msprobe.diagnose.differences.value_digests import add_digests
@@ -58,7 +59,6 @@ class CheckedRank:
     calls: RankCalls | None = None
     replica: Replica | None = None
     earlier: Earlier | None = None
-    leaving: Leaving | None = None
     glance: Glance | None = None
     notes: list[tuple[str, str]] = field(default_factory=list)
     sight: Sight = field(default_factory=Sight)
@@ -90,7 +90,7 @@ def glance(dump: Dump) -> Glance | None:
         try:
             timeline = Timeline(part, only=[name for name in part.names() if name.startswith(_GLANCE)])
             try:
-                return glance_at(CheckedStep(part.step, {timeline.rank: timeline}), timeline)
+                return glance_at(CheckedStep(part.step, timeline))
             finally:
                 timeline.close()
         finally:
@@ -117,18 +117,18 @@ def _check(job: RankJob, timeline: Timeline, done: CheckedRank) -> None:
     done.records = len(part)
     done.notes = notes_of(timeline)
     done.sight.add(timeline)
-    moment = CheckedStep(part.step, {timeline.rank: timeline}, job.before, job.last, job.history, job.world, job.held)
+    moment = CheckedStep(part.step, timeline, job.before, job.last, job.history, job.world, job.held)
     if job.world == 1:
-        done.glance = glance_at(moment, timeline)
+        done.glance = glance_at(moment)
         job.history.add([done.glance])
         moment.held = done.glance.held
     for check in CHECKS:
         if check.name in job.checks and check.find is not None:
             done.findings += [(check.name, finding) for finding in check.find(moment)]
     done.calls = calls_of(timeline, Watcher(timeline), with_results=True)
-    done.replica = replica_of(moment, timeline) if job.world > 1 else None
-    done.leaving = leaving_of(moment, timeline)
+    done.replica = replica_of(moment) if job.world > 1 else None
     if not job.last:
-        done.earlier = moment.earlier()
+        batch = batch_of(timeline)
+        done.earlier = moment.earlier(batch[1] if batch is not None else None)
     # An interrupted dump may name files that were on their way.
     done.unread = tuple(part.unread) if part.complete else ()

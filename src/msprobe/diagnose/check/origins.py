@@ -12,8 +12,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.check.bad_values import Watcher, worst
 from msprobe.diagnose.check.exchange import Exchange, How, MatchedCalls, RankCalls, Results, Trouble
 from msprobe.diagnose.steps import communication
-from msprobe.diagnose.steps.communication import Rank
-from msprobe.diagnose.steps.process_group import ranks_of_group
+from msprobe.diagnose.steps.communication import Rank, ranks_of_group
 from msprobe.diagnose.steps.timeline import Event, Timeline
 
 _NONE: frozenset[str] = frozenset()

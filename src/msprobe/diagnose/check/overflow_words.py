@@ -63,12 +63,7 @@ def _too_large(given: list[dict[str, Any]], results: list[dict[str, Any]]) -> st
     sizes = [abs(v) for leaf in given if (statistics := numbers(leaf)) for v in statistics[:2]]
     if kind not in LARGEST or not sizes:
         return ""
-    return said(
-        "beyond-largest",
-        kind,
-        LARGEST[kind],
-        max(sizes),
-    )
+    return said("beyond-largest", kind, LARGEST[kind], max(sizes))
 
 
 def _rows(leaf: dict[str, Any]) -> int:

@@ -7,42 +7,16 @@ from collections.abc import Iterable
 from msprobe.diagnose.check.moment import CheckedStep
 from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.findings import Finding
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.errors import errors_of
 from msprobe.messages import said
-
-#: What the recorder writes of a module whose end nobody saw; the call inside it says why.
-_NOT_RETURNED = "the pass did not return"
 
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The innermost call of each error; harmless if the program went on behind it, since it caught the error then."""
-    for timeline in moment.timelines.values():
-        named: set[str] = set()
-        for event in timeline:
-            error = event.record.get("error")
-            if not isinstance(error, str) or error == _NOT_RETURNED or error in named:
-                continue
-            named.add(error)
-            goes_on = _goes_on(timeline, event)
-            what = "a call" if goes_on else "the last call"
-            end = "; the program caught the error and went on" if goes_on else ""
-            yield moment.finding(
-                timeline,
-                event,
-                "error",
-                said("call-raised", what, " ".join(error.split())[:300], _at(event), end),
-                evidence={"error": error, "input": [measured(leaf) for leaf in tensors(event.inputs())]},
-                harmless=goes_on,
-            )
-
-
-def _at(event: Event) -> str:
-    return said("at-source", event.source) if event.source else ""
-
-
-def _goes_on(timeline: Timeline, event: Event) -> bool:
-    """True if something was recorded that came after a call, beside the modules that ended by its error."""
-    return any(
-        later.index > event.index and "error" not in later.record and later.parts.kind not in ("parameters", "saved")
-        for later in timeline
-    )
+    for event, text, goes_on in errors_of(moment.timeline):
+        what = "a call" if goes_on else "the last call"
+        end = "; the program caught the error and went on" if goes_on else ""
+        at = said("at-source", event.source) if event.source else ""
+        evidence = {"error": event.record["error"], "input": [measured(leaf) for leaf in tensors(event.inputs())]}
+        message = said("call-raised", what, text, at, end)
+        yield moment.finding(event, "error", message, evidence=evidence, harmless=goes_on)

@@ -10,76 +10,49 @@ from msprobe.diagnose.differences.words import measure, relation_of
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.pairing.recomputation import repeated
 from msprobe.diagnose.steps.links import is_unset
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.check_limits import repeat_limit, repeated_module_limit
 from msprobe.messages import Wording, said
 
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first call of each recomputed region that does not repeat its forward call."""
-    for timeline in moment.timelines.values():
-        comparer = Comparer(timeline.part, timeline.part)
-        for pairs in repeated(timeline):
-            for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
-                finding = _differs(moment, timeline, comparer, again, first)
-                if finding is not None:
-                    yield finding
-                    break
+    comparer = Comparer(moment.timeline.part, moment.timeline.part)
+    for pairs in repeated(moment.timeline):
+        for again, first in sorted(pairs.items(), key=lambda pair: pair[0].index):
+            shown = _differs(comparer, again, first)
+            if shown is not None:
+                yield _finding(moment, comparer, again, first, *shown)
+                break
 
 
-def _differs(moment: CheckedStep, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
-    if is_unset(again):
+def _differs(comparer: Comparer, again: Event, first: Event) -> tuple[Difference, str] | None:
+    """What shows first that a call does not repeat its forward call, and the message."""
+    if is_unset(again) or (again.is_module and again.children):
         return None
-    if again.is_module:
-        return None if again.children else _module(moment, timeline, comparer, again, first)
-    allowed = repeat_limit(again)
-    given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
+    allowed = repeated_module_limit() if again.is_module else repeat_limit(again)
     result = _counting(comparer.between(again.outputs(), first.outputs()), allowed)
-    settings = [difference for difference in given if difference.what in ("argument", "missing")]
-    if settings:
-        setting = settings[0]
-        return _finding(
-            moment, timeline, comparer, again, first, setting,
-            said("recompute-argument-differs", described(setting.left), setting.slot, described(setting.right)),
-        )  # fmt: skip
+    if again.is_module:  # in which no call was recorded
+        return (result[0], said("module-recomputed-differently")) if result else None
+    given = _counting(comparer.between(again.inputs(), first.inputs()), allowed)
+    setting = next((difference for difference in given if difference.what in ("argument", "missing")), None)
+    if setting is not None:
+        values = described(setting.left), setting.slot, described(setting.right)
+        return setting, said("recompute-argument-differs", *values)
     if given:
-        return _finding(
-            moment, timeline, comparer, again, first, given[0],
-            said("recompute-input-differs", given[0].slot),
-        )  # fmt: skip
-    if result:
-        return _finding(
-            moment, timeline, comparer, again, first, result[0],
-            said("recompute-result-differs"),
-        )  # fmt: skip
-    return None
-
-
-def _module(moment: CheckedStep, timeline: Timeline, comparer: Comparer, again: Event, first: Event) -> Finding | None:
-    """A module in which no call was recorded."""
-    result = _counting(comparer.between(again.outputs(), first.outputs()), repeated_module_limit())
-    if not result:
-        return None
-    message = said("module-recomputed-differently")
-    return _finding(moment, timeline, comparer, again, first, result[0], message)
+        return given[0], said("recompute-input-differs", given[0].slot)
+    return (result[0], said("recompute-result-differs")) if result else None
 
 
 def _finding(
-    moment: CheckedStep,
-    timeline: Timeline,
-    comparer: Comparer,
-    again: Event,
-    first: Event,
-    difference: Difference,
-    message: str,
+    moment: CheckedStep, comparer: Comparer, again: Event, first: Event, difference: Difference, message: str
 ) -> Finding:
     relation = relation_of(difference, comparer, other="forward pass")
-    evidence = {"forward": first.name, "slot": difference.slot, **measure(difference)}
-    evidence = {
-        {"candidate": "recomputed", "reference": "forward_pass"}.get(key, key): value for key, value in evidence.items()
-    }
+    words = {"candidate": "recomputed", "reference": "forward_pass"}
+    measured = {words.get(key, key): value for key, value in measure(difference).items()}
+    evidence = {"forward": first.name, "slot": difference.slot, **measured}
     how = Wording(" ({})", relation) if relation else ""
-    return moment.finding(timeline, again, "recompute", message + how, evidence=evidence, relation=relation.brief())
+    return moment.finding(again, "recompute", message + how, evidence=evidence, relation=relation.brief())
 
 
 def _counting(differences: list[Difference], allowed: float) -> list[Difference]:

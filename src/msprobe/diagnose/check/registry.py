@@ -5,35 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from msprobe.diagnose.check import (
+    attention,
+    averaging,
+    clearing,
+    collectives,
+    dropout,
+    dtypes,
+    evaluating,
+    frozen,
+    ignored,
+    labels,
+    mutation,
+    overflow,
+    padding,
+    raised,
+    recompute,
+    repeated,
+    replicas,
+    routing,
+    scale,
+    sequence,
+    siblings,
+    softmax,
+    ties,
+    unreached,
+    updates,
+    whole_numbers,
+)
 from msprobe.diagnose.check.across import Across
-from msprobe.diagnose.check.attention import check as attention
-from msprobe.diagnose.check.averaging import check as averaging
-from msprobe.diagnose.check.clearing import check as clearing
-from msprobe.diagnose.check.collectives import check as collectives
-from msprobe.diagnose.check.dropout import check as dropout
-from msprobe.diagnose.check.dtypes import check as dtypes
-from msprobe.diagnose.check.evaluating import check as evaluating
-from msprobe.diagnose.check.frozen import check as frozen
-from msprobe.diagnose.check.ignored import check as ignored
-from msprobe.diagnose.check.labels import check as labels
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.mutation import check as mutation
-from msprobe.diagnose.check.overflow import check as overflow
-from msprobe.diagnose.check.padding import check as padding
-from msprobe.diagnose.check.raised import check as raised
-from msprobe.diagnose.check.recompute import check as recompute
-from msprobe.diagnose.check.repeated import check as repeated
-from msprobe.diagnose.check.replicas import check as replicas
-from msprobe.diagnose.check.routing import check as routing
-from msprobe.diagnose.check.scale import check as scale
-from msprobe.diagnose.check.sequence import check as sequence
-from msprobe.diagnose.check.siblings import check as siblings
 from msprobe.diagnose.check.sight import Need
-from msprobe.diagnose.check.softmax import check as softmax
-from msprobe.diagnose.check.ties import check as ties
-from msprobe.diagnose.check.unreached import check as unreached
-from msprobe.diagnose.check.updates import check as updates
-from msprobe.diagnose.check.whole_numbers import check as whole_numbers
 from msprobe.diagnose.findings import Finding
 from msprobe.messages import explained
 
@@ -60,78 +62,30 @@ class Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("raised", raised),
-    Check(
-        "overflow",
-        once=True,
-        needs=("statistics",),
-        across=overflow,
-    ),
-    Check("softmax", softmax, needs=("calls", "statistics")),
-    Check("dtypes", dtypes),
-    Check(
-        "whole_numbers",
-        whole_numbers,
-        needs=("calls", "statistics"),
-    ),
-    Check(
-        "siblings",
-        siblings,
-        needs=("calls", "modules"),
-    ),
-    Check("dropout", dropout, needs=("calls", "modules")),
-    Check(
-        "evaluating",
-        evaluating,
-        needs=("calls", "modules", "optimizer"),
-    ),
-    Check("attention", attention, needs=("calls", "statistics")),
-    Check("routing", routing, True, needs=("calls", "modules", "statistics")),
-    Check("labels", labels, needs=("calls",)),
-    Check("ignored", ignored, needs=("calls",)),
-    Check("repeated", repeated, True, needs=("modules", "optimizer")),
-    Check(
-        "averaging",
-        averaging,
-        needs=("calls",),
-    ),
-    Check("recompute", recompute, needs=("backward",)),
-    Check(
-        "mutation",
-        mutation,
-        needs=("calls", "backward"),
-    ),
-    Check("unreached", unreached, needs=("modules", "backward")),
-    Check("frozen", frozen, True, needs=("optimizer",)),
-    Check("scale", scale, needs=("calls", "optimizer")),
-    Check(
-        "padding",
-        padding,
-        needs=("calls", "values", "backward"),
-    ),
-    Check("ties", ties, needs=("modules", "backward")),
-    Check(
-        "sequence",
-        once=True,
-        needs=("ranks",),
-        across=sequence,
-    ),
-    Check(
-        "collectives",
-        once=True,
-        needs=("ranks",),
-        across=collectives,
-    ),
-    Check(
-        "replicas",
-        once=True,
-        needs=("ranks",),
-        across=replicas,
-    ),
-    Check(
-        "clearing",
-        clearing,
-        needs=("optimizer", "modules", "backward"),
-    ),
-    Check("updates", updates, needs=("modules", "statistics")),
+    Check("raised", raised.check),
+    Check("overflow", across=overflow.check, once=True, needs=("statistics",)),
+    Check("softmax", softmax.check, needs=("calls", "statistics")),
+    Check("dtypes", dtypes.check),
+    Check("whole_numbers", whole_numbers.check, needs=("calls", "statistics")),
+    Check("siblings", siblings.check, needs=("calls", "modules")),
+    Check("dropout", dropout.check, needs=("calls", "modules")),
+    Check("evaluating", evaluating.check, needs=("calls", "modules", "optimizer")),
+    Check("attention", attention.check, needs=("calls", "statistics")),
+    Check("routing", routing.check, once=True, needs=("calls", "modules", "statistics")),
+    Check("labels", labels.check, needs=("calls",)),
+    Check("ignored", ignored.check, needs=("calls",)),
+    Check("repeated", repeated.check, once=True, needs=("modules", "optimizer")),
+    Check("averaging", averaging.check, needs=("calls",)),
+    Check("recompute", recompute.check, needs=("backward",)),
+    Check("mutation", mutation.check, needs=("calls", "backward")),
+    Check("unreached", unreached.check, needs=("modules", "backward")),
+    Check("frozen", frozen.check, once=True, needs=("optimizer",)),
+    Check("scale", scale.check, needs=("calls", "optimizer")),
+    Check("padding", padding.check, needs=("calls", "values", "backward")),
+    Check("ties", ties.check, needs=("modules", "backward")),
+    Check("sequence", across=sequence.check, once=True, needs=("ranks",)),
+    Check("collectives", across=collectives.check, once=True, needs=("ranks",)),
+    Check("replicas", across=replicas.check, once=True, needs=("ranks",)),
+    Check("clearing", clearing.check, needs=("optimizer", "modules", "backward")),
+    Check("updates", updates.check, needs=("modules", "statistics")),
 )

@@ -18,26 +18,20 @@ def check(moment: CheckedStep) -> Iterable[Finding]:
     """The first pass of a rank, if it is given what an earlier step began with: harmless, since a data set may be one
     batch, or small.
     """
-    for timeline in moment.timelines.values():
-        batch = batch_of(timeline)
-        if batch is None or not moment.optimizer_steps(timeline):
-            continue
-        event, mark = batch
-        before = moment.history.batches.get((timeline.rank, mark))
-        if before is None or before == moment.step:
-            continue
-        yield moment.finding(
-            timeline,
-            event,
-            "data",
-            said(
-                "batch-repeated",
-                event.name,
-                before,
-            ),
-            evidence={"step": before, "input": [measured(leaf) for leaf in tensors(event.inputs()) if distinct(leaf)]},
-            harmless=True,
-        )
+    batch = batch_of(moment.timeline)
+    if batch is None or not moment.optimizer_steps:
+        return
+    event, mark = batch
+    before = moment.history.batches.get((moment.timeline.rank, mark))
+    if before is None or before == moment.step:
+        return
+    yield moment.finding(
+        event,
+        "data",
+        said("batch-repeated", event.name, before),
+        evidence={"step": before, "input": [measured(leaf) for leaf in tensors(event.inputs()) if distinct(leaf)]},
+        harmless=True,
+    )
 
 
 def batch_of(timeline: Timeline) -> tuple[Event, int] | None:

@@ -89,18 +89,19 @@ class Replica:
         return self.weights[name] if name in self.weights else self.optimizers[0][0]
 
 
-def replica_of(moment: CheckedStep, timeline: Timeline) -> Replica:
+def replica_of(moment: CheckedStep) -> Replica:
     """What is to be kept of a rank."""
-    weights = moment.weights(timeline)
-    summed, alone = _carried(moment, timeline)
+    timeline = moment.timeline
+    weights = moment.weights
+    summed, alone = _carried(moment)
     return Replica(
         rank=timeline.rank,
         weights={name: weight.event.name for name, weight in weights.items()},
-        parameters=_parameters(moment, timeline),
-        gradients=moment.at_optimizer(timeline),
+        parameters=_parameters(moment),
+        gradients=moment.at_optimizer,
         optimizers=tuple(
             (event.name, {plain_path(name): own for name, own in settings_by_parameter(event).items()})
-            for event in moment.optimizer_steps(timeline)
+            for event in moment.optimizer_steps
         ),
         tokens=_tokens(timeline),
         trains=any(event.direction == "backward" for event in timeline),
@@ -112,9 +113,9 @@ def replica_of(moment: CheckedStep, timeline: Timeline) -> Replica:
     )
 
 
-def _parameters(moment: CheckedStep, timeline: Timeline) -> dict[str, Leaf]:
-    table = {name: weight.leaf for name, weight in moment.weights(timeline).items()}
-    for event in moment.optimizer_steps(timeline)[:1]:
+def _parameters(moment: CheckedStep) -> dict[str, Leaf]:
+    table = {name: weight.leaf for name, weight in moment.weights.items()}
+    for event in moment.optimizer_steps[:1]:
         for name, fields in parameters_of(event).items():
             weight = fields.get("weight") if isinstance(fields, dict) else None
             if weight is None or not is_tensor(weight):
@@ -139,15 +140,15 @@ def _divides_work(timeline: Timeline) -> bool:
     )
 
 
-def _carried(moment: CheckedStep, timeline: Timeline) -> tuple[frozenset[str], frozenset[str]]:
+def _carried(moment: CheckedStep) -> tuple[frozenset[str], frozenset[str]]:
     """The parameters whose only gradient some collective takes, and those whose none does."""
     carried = {
         fingerprint(leaf)
-        for event in timeline
+        for event in moment.timeline
         if event.is_collective
-        for leaf in communication.read(event, timeline.rank)
+        for leaf in communication.read(event, moment.timeline.rank)
     }
-    last = {name: passes[-1] for name, passes in moment.gradients(timeline).items() if len(passes) == 1}
+    last = {name: passes[-1] for name, passes in moment.gradients.items() if len(passes) == 1}
     known = {name: leaf for name, leaf in last.items() if leaf is not None}
     summed = frozenset(name for name, leaf in known.items() if fingerprint(leaf) in carried)
     return summed, frozenset(known) - summed

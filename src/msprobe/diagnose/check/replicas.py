@@ -10,24 +10,25 @@ included. Ranks with copies of a whole model should not all get the same batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
-from msprobe.diagnose.check import replica_inputs, replica_settings
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.moment import Leaf
 from msprobe.diagnose.check.replica import Signatures, is_repeatable, mark
-from msprobe.diagnose.check.values import distinct, floats, has_values, listed, measured
+from msprobe.diagnose.check.values import distinct, floats, has_values, measured
 from msprobe.diagnose.differences.records import fingerprint, statistics_difference
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.communication import Rank
+from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, value_of
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.check_limits import copies_limit, is_one_factor, may_have_two_values, repeat_limit
 from msprobe.messages import said
 
 #: Tensors by rank and name of the parameter.
-Tables = dict[Rank, dict[str, Leaf]]
+Tables = Mapping[Rank, Mapping[str, Leaf]]
 
 
 def check(across: Across) -> Iterable[Finding]:
@@ -45,7 +46,7 @@ def check(across: Across) -> Iterable[Finding]:
 
 def _settings(across: Across) -> Iterable[Finding]:
     """Settings of optimizers that differ for copies."""
-    return replica_settings.check(across, _copies(across, _tables(across)))
+    return _settings_apart(across, _copies(across, _tables(across)))
 
 
 def _inputs(across: Across) -> Iterable[Finding]:
@@ -54,7 +55,7 @@ def _inputs(across: Across) -> Iterable[Finding]:
     copies = [name for name in _copies(across, weights) if all(name in table for table in weights.values())]
     # Constants (the weights of norms) are copies where all else is.
     same = {name for name in weights[next(iter(weights))] if copies and not _unlike(across, weights, name)}
-    return replica_inputs.check(across, same)
+    return _same_batch(across, same)
 
 
 def _groups(across: Across) -> list[tuple[Rank, ...]]:
@@ -167,38 +168,41 @@ def _apart(tables: Tables, name: str) -> dict[Rank, Leaf] | None:
     return leaves
 
 
+def _all_apart(tables: Tables, names: Iterable[str]) -> dict[str, dict[Rank, Leaf]]:
+    """Those of these parameters that are not the same on all ranks, by rank."""
+    apart = ((name, _apart(tables, name)) for name in names)
+    return {name: leaves for name, leaves in apart if leaves is not None}
+
+
 def _weights(across: Across) -> Iterable[Finding]:
     """Copies, by their gradients, whose values differ before the step."""
-    weights, arrived = _tables(across), _optimizers(across)
-    wrong = {}
-    for name in _copies(across, arrived):
-        if not any((table.get(name) or {}).get("Norm") for table in arrived.values()):
-            continue
-        leaves = _apart(weights, name)
-        if leaves is not None:
-            wrong[name] = leaves
+    arrived = _optimizers(across)
+    moved = (
+        name
+        for name in _copies(across, arrived)
+        if any((table.get(name) or {}).get("Norm") for table in arrived.values())
+    )
+    wrong = _all_apart(_tables(across), moved)
     if wrong:
-        name, leaves = next(iter(wrong.items()))
-        rank = _minority(leaves)
-        yield across.finding(
-            rank,
-            across.replicas[rank].shown_by(name),
-            "replica",
-            said("weight-differs-on-ranks", name)
-            + (said("so-do-other-parameters", len(wrong) - 1, listed(list(wrong)[1:])) if len(wrong) > 1 else ""),
-            where=name,
-            evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
-        )
+        others = list(wrong)[1:]
+        more = said("so-do-other-parameters", len(others), listed(others)) if others else ""
+        yield _weight_finding(across, wrong, said("weight-differs-on-ranks", next(iter(wrong))) + more)
+
+
+def _weight_finding(across: Across, wrong: dict[str, dict[Rank, Leaf]], message: str) -> Finding:
+    """On the first of these parameters, at the rank that is unlike the others."""
+    name, leaves = next(iter(wrong.items()))
+    rank = _minority(leaves)
+    record = across.replicas[rank].shown_by(name)
+    evidence = _by_rank(leaves) | {"parameters": list(wrong)[:50]}
+    return across.finding(rank, record, "replica", message, where=name, evidence=evidence)
 
 
 def _gradients(across: Across) -> Iterable[Finding]:
     """Copies, by their values, whose gradients differ when the optimizer takes them."""
     weights, arrived = _tables(across), _optimizers(across)
-    wrong = {}
-    for name in _copies(across, weights):
-        leaves = _apart(arrived, name)
-        if leaves is not None and not _is_noise(leaves):
-            wrong[name] = leaves
+    apart = _all_apart(arrived, _copies(across, weights))
+    wrong = {name: leaves for name, leaves in apart.items() if not _is_noise(leaves)}
     if not wrong:
         return
     copies = [name for name in _copies(across, weights) if all(name in table for table in arrived.values())]
@@ -211,18 +215,9 @@ def _gradients(across: Across) -> Iterable[Finding]:
     how = said("each-by-one-factor", ratio) if ratio else ""
     which = "all" if len(wrong) == len(copies) else said("of-call", len(wrong), len(copies))
     if left_out:
-        message = said(
-            "gradient-not-reduced",
-            listed(left_out),
-            which,
-        )
+        message = said("gradient-not-reduced", listed(left_out), which)
     else:
-        message = said(
-            "gradients-differ-on-ranks",
-            which,
-            how,
-            listed(list(wrong)),
-        )
+        message = said("gradients-differ-on-ranks", which, how, listed(list(wrong)))
     yield across.finding(
         rank,
         step,
@@ -248,28 +243,10 @@ def _parted(across: Across) -> Iterable[Finding]:
     """Copies of the step before that are none any more."""
     if across.before is None:
         return
-    weights = _tables(across)
-    wrong = {}
-    for name in _copies(across, across.before.weights):
-        leaves = _apart(weights, name)
-        if leaves is not None:
-            wrong[name] = leaves
-    if not wrong:
-        return
-    name, leaves = next(iter(wrong.items()))
-    rank = _minority(leaves)
-    yield across.finding(
-        rank,
-        across.replicas[rank].shown_by(name),
-        "replica",
-        said(
-            "weights-differ-after-step",
-            len(wrong),
-            listed(list(wrong)),
-        ),
-        where=name,
-        evidence=_by_rank(leaves) | {"parameters": list(wrong)[:50]},
-    )
+    before = {rank: earlier.weights for rank, earlier in across.before.items()}
+    wrong = _all_apart(_tables(across), _copies(across, before))
+    if wrong:
+        yield _weight_finding(across, wrong, said("weights-differ-after-step", len(wrong), listed(list(wrong))))
 
 
 def _calls(across: Across) -> Iterable[Finding]:
@@ -370,3 +347,95 @@ def _common_ratio(leaves_by_rank: list[dict[Rank, Leaf]]) -> float | None:
 
 def _by_rank(leaves: dict[Rank, Leaf]) -> dict[str, object]:
     return {"by_rank": {str(rank): measured(leaf) for rank, leaf in leaves.items()}}
+
+
+def _settings_apart(across: Across, copies: Sequence[str]) -> Iterable[Finding]:
+    """The first setting that differs between ranks for parameters that are copies of each other."""
+    wanted = set(copies)
+    for steps in zip(*(replica.optimizers for replica in across.replicas.values()), strict=False):
+        if all(settings is steps[0][1] for _, settings in steps):
+            continue  # Equal ones are one object.
+        tables = [{name: own for name, own in settings.items() if name in wanted} for _, settings in steps]
+        differing = _differing(tables)
+        if differing:
+            yield _setting_finding(across, list(across.replicas), [name for name, _ in steps], differing)
+            return
+
+
+def _differing(tables: list[dict[str, dict[str, object]]]) -> dict[str, dict[str, list[object]]]:
+    """Setting -> parameter -> its value on each rank, where these differ."""
+    settings: dict[str, dict[str, list[object]]] = {}
+    for name in tables[0]:
+        if not all(name in table for table in tables):
+            continue
+        for key in tables[0][name]:
+            values = [value_of(table[name].get(key)) for table in tables]
+            if key not in IDLE_SETTINGS and any(value != values[0] for value in values):
+                settings.setdefault(key, {})[name] = values
+    return settings
+
+
+def _setting_finding(
+    across: Across, ranks: list[Rank], steps: Sequence[str], settings: dict[str, dict[str, list[object]]]
+) -> Finding:
+    key, parameters = next(iter(settings.items()))
+    values = next(iter(parameters.values()))
+    counts = Counter(map(str, values))
+    least = min(counts.values())
+    odd = [place for place, value in enumerate(values) if counts[str(value)] == least][-1]
+    usual = next((value for value in values if value != values[odd]), None)
+    more = said("so-do", listed(list(settings)[1:])) if len(settings) > 1 else ""
+    return across.finding(
+        ranks[odd],
+        steps[odd],
+        "replica",
+        said(
+            "optimizer-settings-differ-on-ranks",
+            ranks[odd],
+            key,
+            _shown(values[odd]),
+            _shown(usual),
+            len(parameters),
+            listed(list(parameters)),
+            more,
+        ),
+        where=f"{steps[odd]}: {key}",
+        evidence={
+            "setting": key,
+            "by_rank": {str(rank): value for rank, value in zip(ranks, values, strict=True)},
+            "parameters": list(parameters)[:50],
+        },
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _same_batch(across: Across, copies: set[str]) -> Iterable[Finding]:
+    """The model's first pass, if all ranks hold copies of the whole model, train it, and give it the same tensors.
+
+    Ranks that divide the work of one batch take the same tensors rightly: they hold shares of parameters, or exchange
+    data in the forward pass (shares of a sequence).
+    """
+    replicas = list(across.replicas.values())
+    if not all(replica.optimizers and replica.trains and not replica.divides for replica in replicas):
+        return
+    if any(set(replica.weights) - copies or not replica.weights for replica in replicas):
+        return
+    firsts = [replica.first_pass for replica in replicas]
+    first, last = firsts[0], firsts[-1]
+    if (
+        first is None
+        or last is None
+        or any(first_pass is None or first_pass.marks != first.marks for first_pass in firsts)
+    ):
+        return
+    ranks: list[Rank] = list(across.replicas)
+    yield across.finding(
+        ranks[-1],
+        last.name,
+        "replica",
+        said("batch-same-on-ranks", ", ".join(map(str, ranks[:8])), " and more" if len(ranks) > 8 else "", first.name),
+        evidence={"cause": "same_batch", "ranks": [str(rank) for rank in ranks], "input": list(first.given)},
+    )

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import listed, measured, tensors
+from msprobe.diagnose.check.values import measured, tensors
 from msprobe.diagnose.differences.records import numbers
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.argument_names import argument
 from msprobe.diagnose.steps.tensor_info import is_floating
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
 #: So much of all that is routed goes to as many experts as a token has.
@@ -26,37 +27,35 @@ _ROUTER = re.compile(r"(^|[._])(router|gate|gating|switch)([._]|$)")
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """The call that chooses the experts, where all others than the busiest get nearly nothing."""
-    for timeline in moment.timelines.values():
-        for event in timeline:
-            experts_chosen = _chosen(event)
-            if experts_chosen is None or event.parent is None:
-                continue
-            experts, each, tokens = experts_chosen
-            rows = _rows(event.parent, experts) or _rows(event.parent.parent, experts)
-            is_whole = len(rows) == experts or _is_router(moment, timeline, event)
-            busiest, share = _busiest(rows, each, tokens) or (_only_one(event, each) if is_whole else None) or ([], 0)
-            if share < _NEARLY_ALL:
-                continue
-            yield moment.finding(
-                timeline,
-                event,
-                "computation",
-                said(
-                    "experts-unused",
-                    event.name,
-                    f"{100 * share:.3g} %",
-                    tokens,
-                    listed([str(number) for number in busiest]),
-                    experts,
-                ),
-                evidence={
-                    "experts": experts,
-                    "busiest": busiest,
-                    "share": share,
-                    "tokens": tokens,
-                    "scores": measured(tensors(event.inputs())[0]),
-                },
-            )
+    for event in moment.timeline:
+        experts_chosen = _chosen(event)
+        if experts_chosen is None or event.parent is None:
+            continue
+        experts, each, tokens = experts_chosen
+        rows = _rows(event.parent, experts) or _rows(event.parent.parent, experts)
+        is_whole = len(rows) == experts or _is_router(moment, event)
+        busiest, share = _busiest(rows, each, tokens) or (_only_one(event, each) if is_whole else None) or ([], 0)
+        if share < _NEARLY_ALL:
+            continue
+        yield moment.finding(
+            event,
+            "computation",
+            said(
+                "experts-unused",
+                event.name,
+                f"{100 * share:.3g} %",
+                tokens,
+                listed([str(number) for number in busiest]),
+                experts,
+            ),
+            evidence={
+                "experts": experts,
+                "busiest": busiest,
+                "share": share,
+                "tokens": tokens,
+                "scores": measured(tensors(event.inputs())[0]),
+            },
+        )
 
 
 def _chosen(event: Event) -> tuple[int, int, int] | None:
@@ -109,9 +108,9 @@ def _only_one(event: Event, each: int) -> tuple[list[int], float] | None:
     )
 
 
-def _is_router(moment: CheckedStep, timeline: Timeline, event: Event) -> bool:
+def _is_router(moment: CheckedStep, event: Event) -> bool:
     """True if a choice, or what makes its scores, is in a module that is called a router."""
-    makers, at = moment.makers(timeline), event
+    makers, at = moment.makers, event
     for _ in range(4):  # a softmax, a cast, a bias may stand between
         if _ROUTER.search(plain_path(at.module or "")):
             return True

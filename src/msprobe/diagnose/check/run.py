@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msprobe.coverage import Coverage
 from msprobe.diagnose.check.across import Across
 from msprobe.diagnose.check.exchange import Exchange, RankCalls, Shared
-from msprobe.diagnose.check.history import Glance, History, Leaving
+from msprobe.diagnose.check.history import Glance, History
 from msprobe.diagnose.check.moment import Earlier
 from msprobe.diagnose.check.one_rank import CheckedRank, RankJob, check_rank, glance, opened
 from msprobe.diagnose.check.registry import CHECKS, Check
@@ -110,7 +110,7 @@ class _Running:
         self._broken: dict[str, MsprobeError] = {}
         self._unread = Places()
         self._sight = Sight()
-        self._before: Earlier | None = None
+        self._before: dict[Rank, Earlier] = {}
         self._history = History()
         self._last: int | None = None
         self._reported: set[str] = set()
@@ -131,16 +131,19 @@ class _Running:
         # What spreads to later steps is reported for the first.
         checks = [check for check in self._checks if not (check.once and check.name in self._reported)]
         names = [check.name for check in checks if check.find is not None]
-        jobs = [
-            RankJob(dump, names, len(ranks), before.of(rank) if before else None, self._history, held, is_last, digests)
-            for rank, dump in only.items()
-        ]
+        optimized = frozenset[str]().union(*(earlier.optimized for earlier in self._before.values()))
+
+        def job_of(rank: Rank) -> RankJob:
+            earlier = None if before is None else replace(before.get(rank, Earlier()), optimized=optimized)
+            return RankJob(only[rank], names, len(ranks), earlier, self._history, held, is_last, digests)
+
+        jobs = [job_of(rank) for rank in ranks]
 
         def show_rank(number: int) -> None:
             if progress is not None:
                 progress(said("job-of-jobs", place_in_words(step, ranks[number]), number + 1, len(ranks)))
 
-        kept = _Kept(is_last)
+        kept = _Kept()
         shared = Shared()
 
         def calls() -> Iterator[RankCalls]:
@@ -151,12 +154,12 @@ class _Running:
                     yield done.calls
 
         exchange = Exchange(calls())
-        if len(ranks) == 1 and not kept.leaving:
+        if len(ranks) == 1 and not kept.earlier:
             self._history.add(())
         across = Across(step, exchange, kept.replicas, before, lambda rank: opened(only[rank], digests))
         self._look_across(step, across, checks)
-        self._history.leave(kept.leaving, step)
-        self._before, self._last = Earlier.together(kept.earlier), step
+        self._history.leave(kept.earlier, step)
+        self._before, self._last = kept.earlier, step
 
     def _glances(self, dumps: Sequence[Dump], step: int | None) -> list[Glance]:
         """What all ranks have, before any is checked; a single one is looked at when it is."""
@@ -230,22 +233,19 @@ class _Running:
 
 
 class _Kept:
-    """What is kept of the ranks of a step while it is checked; ``is_last``: no step comes after it."""
+    """What is kept of the ranks of a step while it is checked."""
 
-    def __init__(self, is_last: bool) -> None:
-        self._is_last = is_last
+    def __init__(self) -> None:
         self.replicas: dict[Rank, Replica] = {}
-        self.earlier: list[Earlier] = []
-        self.leaving: list[Leaving] = []
+        self.earlier: dict[Rank, Earlier] = {}
 
     def add(self, done: CheckedRank, shared: Shared) -> None:
         """Keep what concerns others of a rank; what is equal on many ranks once."""
         if done.replica is not None:
             self.replicas[done.rank] = done.replica.shared(shared)
-        if done.leaving is not None:
-            self.leaving.append(done.leaving)
         if done.earlier is not None:
-            self.earlier.append(done.earlier)
+            weights, gradients = shared.alike(done.earlier.weights), shared.alike(done.earlier.gradients)
+            self.earlier[done.rank] = replace(done.earlier, weights=weights, gradients=gradients)
 
 
 def _place(numbered: tuple[int, Finding]) -> tuple[Any, ...]:

@@ -74,27 +74,27 @@ def _finding(across: Across, group: tuple[int, ...], calls: Mapping[Rank, Calls]
     if not own:
         message = said(
             "collective-missing-on-rank",
-            rank, members, theirs[number][0], others,
+            rank, members, theirs[number][0], others
         )  # fmt: skip
     elif number >= len(own):
         message = said(
             "collective-missing-after",
-            rank, members, own[-1][0], theirs[number][0], others,
+            rank, members, own[-1][0], theirs[number][0], others
         )  # fmt: skip
     elif number >= len(theirs):
         message = said(
             "collective-alone",
-            rank, own[number][0], members, others,
+            rank, own[number][0], members, others
         )  # fmt: skip
     elif own[number][1] != theirs[number][1]:
         message = said(
             "collectives-differ",
-            rank, own[number][0], members, theirs[number][0], others,
+            rank, own[number][0], members, theirs[number][0], others
         )  # fmt: skip
     else:
         message = said(
             "collective-inputs-differ",
-            rank, own[number][2], own[number][0], theirs[number][2], others,
+            rank, own[number][2], own[number][0], theirs[number][2], others
         )  # fmt: skip
     # Where it makes no further call, its last one is the place to look at; or the first of those that wait for it.
     if number < len(own) or own:

@@ -38,12 +38,11 @@ _SETTINGS: dict[str, tuple[tuple[int, str], ...]] = {
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each layer that is alone with a setting."""
-    for timeline in moment.timelines.values():
-        for place, calls in _alike(timeline).items():
-            if place[1] == "dropout" and timeline.part.ours:
-                continue  # Where the mode of modules was recorded, the check of dropouts knows better.
-            for position, keyword in _SETTINGS[str(place[1])]:
-                yield from _odd(moment, timeline, calls, position, keyword)
+    for place, calls in _alike(moment.timeline).items():
+        if place[1] == "dropout" and moment.timeline.part.ours:
+            continue  # Where the mode of modules was recorded, the check of dropouts knows better.
+        for position, keyword in _SETTINGS[str(place[1])]:
+            yield from _odd(moment, calls, position, keyword)
 
 
 def peers(event: Event, words: Iterable[str]) -> list[Event]:
@@ -80,9 +79,7 @@ def _alike(timeline: Timeline) -> dict[tuple[Hashable, ...], dict[str, Event]]:
     return calls_by_place
 
 
-def _odd(
-    moment: CheckedStep, timeline: Timeline, calls: dict[str, Event], position: int, keyword: str
-) -> Iterable[Finding]:
+def _odd(moment: CheckedStep, calls: dict[str, Event], position: int, keyword: str) -> Iterable[Finding]:
     values: dict[str, Any] = {path: argument(call, position, keyword) for path, call in calls.items()}
     counts = Counter(repr(value) for value in values.values())
     if len(counts) < 2 or len(values) < 3:
@@ -96,7 +93,6 @@ def _odd(
     call = calls[path]
     word = operation(call.stem)
     yield moment.finding(
-        timeline,
         call,
         "argument",
         said("layer-setting-differs", word, path, keyword, values[path], many, usual),

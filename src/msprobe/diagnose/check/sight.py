@@ -23,6 +23,8 @@ _WITHOUT: dict[Need, str] = {
     "values": "no whole tensors",
     "ranks": "one rank only",
 }
+#: What records of a kind let checks see.
+_OF_KIND: dict[str, Need] = {"api": "calls", "module": "modules", "optimizer": "optimizer"}
 _LEVEL_OF: dict[Need, str] = {"calls": "L0", "modules": "L1"}
 
 
@@ -39,7 +41,10 @@ class Sight:
         if timeline.part.header.get("dump_data_dir"):
             self.seen.add("values")
         for event in timeline:
-            self._look(event.parts.kind, event.direction)
+            if (need := _OF_KIND.get(event.parts.kind)) is not None:
+                self.seen.add(need)
+            if event.direction == "backward":
+                self.seen.add("backward")
             if "statistics" not in self.seen and any(is_tensor(leaf) and "Max" in leaf for _, leaf in event.outputs()):
                 self.seen.add("statistics")
 
@@ -47,16 +52,6 @@ class Sight:
         """Take in what was seen elsewhere."""
         self.seen |= other.seen
         self.levels |= other.levels
-
-    def _look(self, kind: str, direction: str) -> None:
-        if kind == "api":
-            self.seen.add("calls")
-        elif kind == "module":
-            self.seen.add("modules")
-        elif kind == "optimizer":
-            self.seen.add("optimizer")
-        if direction == "backward":
-            self.seen.add("backward")
 
     def blind(self, checks: Sequence[Check]) -> dict[str, str]:
         """The checks that had nothing to look at, and what they lacked first."""

@@ -21,25 +21,23 @@ from msprobe.messages import said
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Each softmax whose mean is not one over the length of its rows."""
-    for timeline in moment.timelines.values():
-        for event in timeline:
-            if event.direction not in ("forward", "recompute") or operation(event.stem) != "softmax":
-                continue
-            deviation = _off(event)
-            if deviation is not None:
-                total, allowed = deviation
-                yield moment.finding(
-                    timeline,
-                    event,
-                    "computation",
-                    said("softmax-rows-off", total, allowed),
-                    evidence={
-                        "sum_of_rows": total,
-                        "rounding": allowed,
-                        "input": measured(tensors(event.inputs())[0]),
-                        "output": measured(tensors(event.outputs())[0]),
-                    },
-                )
+    for event in moment.timeline:
+        if event.direction not in ("forward", "recompute") or operation(event.stem) != "softmax":
+            continue
+        deviation = _off(event)
+        if deviation is not None:
+            total, allowed = deviation
+            yield moment.finding(
+                event,
+                "computation",
+                said("softmax-rows-off", total, allowed),
+                evidence={
+                    "sum_of_rows": total,
+                    "rounding": allowed,
+                    "input": measured(tensors(event.inputs())[0]),
+                    "output": measured(tensors(event.outputs())[0]),
+                },
+            )
 
 
 def _off(event: Event) -> tuple[float, float] | None:

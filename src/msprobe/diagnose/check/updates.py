@@ -7,33 +7,29 @@ from typing import Any
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.check.moment import CheckedStep
-from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, listed, measured
+from msprobe.diagnose.check.values import has_values, in_its_model, is_constant, measured
 from msprobe.diagnose.differences.records import fingerprint, numbers, statistics
-from msprobe.diagnose.differences.words import dtype_word
+from msprobe.diagnose.differences.words import dtype_word, listed
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.steps.optimizer import learning_rate_of, parameters_of, results_of, settings_by_parameter
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.check_limits import is_lost_in_rounding
 from msprobe.messages import said
 
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """Parameters that the optimizer leaves as they are, that no optimizer has, or that stay as they were."""
-    if moment.world == 1 and any(event.is_collective for timeline in moment.timelines.values() for event in timeline):
-        alone = True  # Other ranks may have the optimizer of a share.
-    else:
-        alone = False
-    for timeline in moment.timelines.values():
-        steps = moment.optimizer_steps(timeline)
-        for event in steps:
-            yield from _left_alone(moment, timeline, event)
-        if steps and not alone:
-            yield from _in_no_optimizer(moment, timeline, steps)
-        if not steps:
-            yield from _as_before(moment, timeline)
+    steps = moment.optimizer_steps
+    for event in steps:
+        yield from _left_alone(moment, event)
+    # Of a rank that was recorded alone, other ranks may have the optimizer of a share.
+    if steps and not (moment.world == 1 and any(event.is_collective for event in moment.timeline)):
+        yield from _in_no_optimizer(moment, steps)
+    if not steps:
+        yield from _as_before(moment)
 
 
-def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterable[Finding]:
+def _left_alone(moment: CheckedStep, event: Event) -> Iterable[Finding]:
     """Weights of one optimizer that are the same before and after its step."""
     if event.record.get("skipped"):
         return
@@ -57,52 +53,21 @@ def _left_alone(moment: CheckedStep, timeline: Timeline, event: Event) -> Iterab
             stuck.append(name)
         else:
             moved += 1
-    half = [name for name in stuck if _is_half(parameters_of(event)[name]["weight"])]
-    if half and len(half) == len(stuck) and moved:
-        fields = parameters_of(event)[half[0]]
+    if not stuck:
+        return
+    name, count = stuck[0], len(stuck) + moved
+    fields = parameters_of(event)[name]
+    evidence = {"parameters": stuck[:50], "weight": measured(fields["weight"]), "lr": _rate(settings.get(name, {}))}
+    are_coarse = bool(moved) and all(_is_half(parameters_of(event)[other]["weight"]) for other in stuck)
+    if are_coarse:
         kind = dtype_word(fields["weight"])
-        yield moment.finding(
-            timeline,
-            event,
-            "weights",
-            said(
-                "update-lost-to-dtype",
-                len(half),
-                len(half) + moved,
-                kind,
-                kind,
-                listed(half),
-            ),
-            where=f"{event.name}: {half[0]}",
-            evidence={
-                "cause": "coarse_type",
-                "parameters": half[:50],
-                "weight": measured(fields["weight"]),
-                "lr": _rate(settings.get(half[0], {})),
-            },
-            harmless=True,
-        )
-    elif stuck:
-        name = stuck[0]
-        fields = parameters_of(event)[name]
-        yield moment.finding(
-            timeline,
-            event,
-            "weights",
-            said(
-                "weights-unchanged",
-                len(stuck),
-                len(stuck) + moved,
-                listed(stuck),
-            ),
-            where=f"{event.name}: {name}",
-            evidence={
-                "parameters": stuck[:50],
-                "weight": measured(fields["weight"]),
-                "grad": measured(fields["grad"]),
-                "lr": _rate(settings.get(name, {})),
-            },
-        )
+        text = said("update-lost-to-dtype", len(stuck), count, kind, kind, listed(stuck))
+        evidence["cause"] = "coarse_type"
+    else:
+        text = said("weights-unchanged", len(stuck), count, listed(stuck))
+        evidence["grad"] = measured(fields["grad"])
+    where = f"{event.name}: {name}"
+    yield moment.finding(event, "weights", text, where=where, evidence=evidence, harmless=are_coarse)
 
 
 def _is_unchanged(weight: dict[str, Any], after: Any) -> bool:
@@ -142,11 +107,11 @@ def _is_zero(leaf: dict[str, Any]) -> bool:
     return leaf.get("Norm") in (0, 0.0, None)
 
 
-def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]) -> Iterable[Finding]:
+def _in_no_optimizer(moment: CheckedStep, steps: list[Event]) -> Iterable[Finding]:
     """Parameters with a gradient that no optimizer has, though one has their neighbours."""
     known: set[str] = set(moment.before.optimized) if moment.before is not None else set()
     known |= moment.held
-    weights = moment.weights(timeline)
+    weights = moment.weights
     tied = {fingerprint(weight.leaf) for name, weight in weights.items() if name in known}
     for event in steps:
         # A copy that nothing uses any more has the values, but no gradient.
@@ -154,7 +119,7 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         tied.update(fingerprint(fields.get("weight")) for fields in held if is_tensor(fields.get("grad")))
     missing: list[str] = []
     apart: list[str] = []
-    for name, passes in moment.gradients(timeline).items():
+    for name, passes in moment.gradients.items():
         weight = weights.get(name)
         if {name, in_its_model(name)} & known or weight is None or not weight.leaf.get("requires_grad"):
             continue
@@ -163,12 +128,11 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         (missing if _neighbours(name, known) else apart).append(name)
     if apart and moment.last:
         # Another optimizer may have them, in a step that comes later.
-        yield _without_neighbours(moment, timeline, steps[-1], apart, known & set(weights))
+        yield _without_neighbours(moment, steps[-1], apart, known & set(weights))
     if missing:
         stale = [name for event in steps for name in parameters_of(event) if plain_path(name) not in weights]
         hint = said("holds-unused-instead", listed(stale)) if stale else ""
         yield moment.finding(
-            timeline,
             steps[-1],
             "weights",
             said(
@@ -183,9 +147,7 @@ def _in_no_optimizer(moment: CheckedStep, timeline: Timeline, steps: list[Event]
         )
 
 
-def _without_neighbours(
-    moment: CheckedStep, timeline: Timeline, event: Event, names: list[str], held: set[str]
-) -> Finding:
+def _without_neighbours(moment: CheckedStep, event: Event, names: list[str], held: set[str]) -> Finding:
     """Whole modules with a gradient that no optimizer has: meant where a small part of a model is trained, or one of
     two models.
     """
@@ -198,7 +160,6 @@ def _without_neighbours(
     if meant:
         text += "; where only some are to be trained, requires_grad_(False) saves the cost of the others' gradients"
     return moment.finding(
-        timeline,
         event,
         "weights",
         text,
@@ -219,16 +180,15 @@ def _neighbours(name: str, known: set[str]) -> bool:
     return any(other.startswith(f"{above}." if above else "") for other in known)
 
 
-def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
+def _as_before(moment: CheckedStep) -> Iterable[Finding]:
     """Without an optimizer's record: weights that are as they were a step ago, while most others are not."""
     if moment.before is None:
         return
-    before = moment.before.weights.get(timeline.rank, {})
-    had = moment.before.moved.get(timeline.rank, set())
+    before, had = moment.before.weights, moment.before.moved
     stuck, moved = [], 0
     # Weights in half precision may be too coarse for their update.
     coarse: list[str] = []
-    weights = moment.weights(timeline)
+    weights = moment.weights
     for name in had:
         if name not in weights or name not in before:
             continue
@@ -239,35 +199,14 @@ def _as_before(moment: CheckedStep, timeline: Timeline) -> Iterable[Finding]:
             coarse.append(name) if _is_half(now) else stuck.append(name)
         elif fingerprint(now) != fingerprint(then):
             moved += 1
-    stuck.sort()
-    still = moment.last and not moved and not moment.has_changed(timeline.rank)
-    if still and stuck:
+    if moment.last and not moved and not moment.has_changed and stuck:
         stuck = sorted(stuck + coarse)
-        weight = weights[stuck[0]]
-        yield moment.finding(
-            timeline,
-            weight.event,
-            "weights",
-            said(
-                "no-weight-changes",
-                len(stuck),
-                listed(stuck),
-            ),
-            where=stuck[0],
-            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
-        )
+        text = said("no-weight-changes", len(stuck), listed(stuck))
     elif stuck and moved > len(stuck):
-        weight = weights[stuck[0]]
-        yield moment.finding(
-            timeline,
-            weight.event,
-            "weights",
-            said(
-                "weights-unchanged-since",
-                len(stuck),
-                moved,
-                listed(stuck),
-            ),
-            where=stuck[0],
-            evidence={"parameters": stuck[:50], "weight": measured(weight.leaf)},
-        )
+        stuck.sort()
+        text = said("weights-unchanged-since", len(stuck), moved, listed(stuck))
+    else:
+        return
+    weight = weights[stuck[0]]
+    evidence = {"parameters": stuck[:50], "weight": measured(weight.leaf)}
+    yield moment.finding(weight.event, "weights", text, where=stuck[0], evidence=evidence)

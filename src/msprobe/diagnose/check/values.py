@@ -8,7 +8,6 @@ from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_floating, numbers
 from msprobe.diagnose.steps.timeline import Slot, is_tensor
-from msprobe.messages import said
 from msprobe.statistics_table import KEYS
 
 
@@ -56,9 +55,3 @@ def in_its_model(name: str) -> str:
     """The name of a parameter without the number of its model in a list of models."""
     number, _, rest = name.partition(".")
     return rest if number.isdigit() else name
-
-
-def listed(names: list[str], shown: int = 4) -> str:
-    """Names, not too many of them."""
-    more = len(names) - shown
-    return ", ".join(names[:shown]) + (said("and-more", more) if more > 0 else "")

@@ -13,12 +13,11 @@ from msprobe.diagnose.steps.whole_numbers import rounded_numbers
 
 def check(moment: CheckedStep) -> Iterable[Finding]:
     """One finding for each operation that does it on a rank, with the number of its calls."""
-    for timeline in moment.timelines.values():
-        numbers = list(rounded_numbers(timeline, moment.makers(timeline)))
-        for stem in dict.fromkeys(operation(rounded.event.stem) for rounded in numbers):
-            alike = [rounded for rounded in numbers if operation(rounded.event.stem) == stem]
-            first = alike[0]
-            evidence = {"result": measured(first.result), "exact_up_to": first.limit, "calls": len(alike)}
-            if first.given is not None:
-                evidence["input"] = measured(first.given)
-            yield moment.finding(timeline, first.event, "dtype", first.text, evidence=evidence)
+    numbers = list(rounded_numbers(moment.timeline, moment.makers))
+    for stem in dict.fromkeys(operation(rounded.event.stem) for rounded in numbers):
+        alike = [rounded for rounded in numbers if operation(rounded.event.stem) == stem]
+        first = alike[0]
+        evidence = {"result": measured(first.result), "exact_up_to": first.limit, "calls": len(alike)}
+        if first.given is not None:
+            evidence["input"] = measured(first.given)
+        yield moment.finding(first.event, "dtype", first.text, evidence=evidence)

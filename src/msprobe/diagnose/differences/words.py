@@ -269,8 +269,18 @@ def dtype_word(leaf: Any) -> str:
 
 def named(events: Sequence[Event]) -> str:
     """The names of calls, not too many of them."""
-    names = [event.name for event in events]
-    return ", ".join(names[:4]) + (said("and-more", len(names) - 4) if len(names) > 4 else "")
+    return listed([event.name for event in events])
+
+
+def listed(names: Sequence[object], most: int = 4) -> str:
+    """The first of these, and how many there are besides."""
+    more = len(names) - most
+    return ", ".join(map(str, names[:most])) + (said("and-more", more) if more > 0 else "")
+
+
+def quoted(names: Sequence[str], most: int = 4) -> str:
+    """The same in quotation marks."""
+    return listed([f'"{name}"' for name in names], most)
 
 
 def settings_in_words(left: object, right: object) -> tuple[str, str]:

@@ -20,8 +20,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, common_factor
-from msprobe.diagnose.effect.losses import losses_difference, scalar_of
-from msprobe.diagnose.effect.results import changed_results
+from msprobe.diagnose.effect.results import changed_results, losses_difference, scalar_of
 from msprobe.diagnose.effect.unmoved import Held
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.pairing.match import Pairing

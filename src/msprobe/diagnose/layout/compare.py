@@ -8,18 +8,22 @@ the parts where not (see ``diagnose/layout``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
+from msprobe.diagnose.differences.records import described
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.layout.annotation import Annotation
-from msprobe.diagnose.layout.arguments import other_arguments
 from msprobe.diagnose.layout.guess import Guesses
 from msprobe.diagnose.layout.pairs import Pairs
 from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import LayoutSide, number_both, number_stages
 from msprobe.diagnose.layout.steps import look_at_steps
+from msprobe.diagnose.steps.argument_names import argument_name
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.errors import InvalidInputError
 from msprobe.messages import Wording, joined, said
 from msprobe.store.part import DumpPart
@@ -159,24 +163,14 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
         notes.append(text + (Wording("; {}", counted["stages"]) if counted["stages"] else ""))
     tensors = summary["tensors"]
     stated = [Wording("{} {}", tensors[key], text) for key, text in _METHODS.items() if tensors[key]]
-    notes.append(
-        said(
-            "layouts-differ",
-            joined(", ", stated) or "none",
-        )
-    )
+    notes.append(said("layouts-differ", joined(", ", stated) or "none"))
     for side, ranks in summary["interrupted"].items():
         shown = ", ".join(map(str, ranks))
         notes.append(said("interrupted-on-rank", side, shown))
     for left, right in summary["types"]:
         notes.append(said("precision-differs", left, right))
     if summary["of_several_passes"]:
-        notes.append(
-            said(
-                "tensors-of-several-passes",
-                summary["of_several_passes"],
-            )
-        )
+        notes.append(said("tensors-of-several-passes", summary["of_several_passes"]))
     left = tensors["without_numbers"] + tensors["not_comparable"]
     if left:
         reasons = [Wording("{}: {}", count, why) for why, count in summary["not_comparable"].items()]
@@ -193,12 +187,7 @@ def notes_of_layouts(counts: LayoutCounts) -> list[str]:
         more = said("and-more", len(arguments) - _MOST_SHOWN) if len(arguments) > _MOST_SHOWN else ""
         notes.append(said("arguments-not-compared", joined("; ", arguments[:_MOST_SHOWN]), more))
     if summary["gradient_factor"] != 1.0:
-        notes.append(
-            said(
-                "gradients-multiplied",
-                summary["gradient_factor"],
-            )
-        )
+        notes.append(said("gradients-multiplied", summary["gradient_factor"]))
     return notes
 
 
@@ -263,3 +252,49 @@ def _counts(search: Search, alone: Sequence[Sequence[str]], drifted: Mapping[str
         counts["rounding"] = len(drifted)
         counts["same"] = counts["pairs"] - counts["rounding"]
     return {**counts, "candidate_only": len(alone[0]), "reference_only": len(alone[1])}
+
+
+#: Their arguments say how something is stored, how large it is, or where it lies.
+_QUIET = operators.MOVES | operators.CASTS | operators.IDLE
+#: Whole numbers are sizes and places, which another layout has others of; truth values say how, not what.
+_COMPARED_TYPES = ("float", "str")
+#: By module and function: the values that its calls are given, by argument.
+_Given = dict[tuple[str, str], dict[str, dict[str, None]]]
+
+
+def other_arguments(candidate: LayoutSide, reference: LayoutSide) -> list[str]:
+    """What the calls of a function in a module are given in no pass of the other side, in words; in order."""
+    mine, theirs = _given(candidate), _given(reference)
+    lines: list[str] = []
+    for key, arguments in mine.items():
+        others = theirs.get(key, {})
+        for name, values in arguments.items():
+            if name in others and not values.keys() & others[name].keys():
+                module, function = key
+                there = _in_words(others[name])
+                lines.append(said("argument-differs-in-layout", function, module, name, _in_words(values), there))
+    return lines
+
+
+def _given(side: LayoutSide) -> _Given:
+    given: _Given = {}
+    for rank, timeline in side.timelines.items():
+        for event in timeline:
+            if event.direction != "forward" or event.parts.kind != "api" or event.module is None:
+                continue
+            if operation(event.stem) in _QUIET:
+                continue
+            own = given.setdefault((side.name(event.module, rank), event.stem), {})
+            for name, leaf in _plain(event):
+                own.setdefault(name, {})[described(leaf)] = None
+    return given
+
+
+def _plain(event: Event) -> Iterator[tuple[str, Any]]:
+    for slot, leaf in event.inputs():
+        if isinstance(leaf, dict) and not is_tensor(leaf) and leaf.get("type") in _COMPARED_TYPES:
+            yield argument_name(event, slot), leaf
+
+
+def _in_words(values: dict[str, None]) -> str:
+    return joined(" or ", values)

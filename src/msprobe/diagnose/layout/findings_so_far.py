@@ -96,24 +96,23 @@ class FindingsSoFar:
         text: str | AboutParameter,
         where: str,
         events: dict[Rank, Event],
-        ranks: list[Rank],
-        tensor: MeasuredTensor,
-        allowed: float,
+        apart: statements.Apart,
         group: str | None = None,
         informative: bool = False,
-        relation: Relation = NO_RELATION,
+        relation: Relation | None = None,
         **more: object,
     ) -> None:
-        """Say something of a tensor. What is said about several parameters in one ``group`` becomes one finding, of the
-        first of them, or the first of which more is known (``informative``).
+        """Say something of a tensor. ``relation``: where it is not how both sides are apart. What is said about several
+        parameters in one ``group`` becomes one finding, of the first of them, or the first of which more is known
+        (``informative``).
         """
         if mark in self.said:
             return
         self.said.add(mark)
-        evidence = statements.evidence_of(tensor, allowed, **more)
+        evidence = statements.evidence_of(apart.tensor, apart.allowed, **more)
         words = text.of() if isinstance(text, AboutParameter) else text
-        finding = statements.statement(self.candidate, kind, words, where, events, ranks, self.step, evidence)
-        finding = replace(finding, relation=relation.brief())
+        finding = statements.statement(self.candidate, kind, words, where, events, apart.ranks, self.step, evidence)
+        finding = replace(finding, relation=(apart.words if relation is None else relation).brief())
         if not isinstance(text, AboutParameter) or group is None:
             self.findings.append(finding)
             return
@@ -123,7 +122,7 @@ class FindingsSoFar:
             self.findings.append(finding)
         if informative and same_kind.informative is None:
             same_kind.informative = len(same_kind.members)
-        same_kind.members.append(_SaidFinding(text, finding, tensor))
+        same_kind.members.append(_SaidFinding(text, finding, apart.tensor))
 
     def say_copies(
         self,
@@ -139,24 +138,23 @@ class FindingsSoFar:
         """Say that copies differ, and which of them is not that of the reference."""
         if tensor.fit is None:
             return
-        allowed = limit(tensor)
-        ranks = statements.at_fault(tensor, allowed)
+        apart = statements.Apart(tensor, limit(tensor))
         everyone = statements.copies_in_words(tensor.fit.left)
         relation = NO_RELATION
         words = said("copies-differ", everyone, why)
-        if ranks and not why:
-            words += said("it-differs-from-the-reference", statements.on_ranks(ranks))
+        if apart.ranks and not why:
+            words += said("it-differs-from-the-reference", apart.places)
         elif not why:
             relation = Relation(f"{tensor.torn:.2g}", is_distance=True)
             words += Wording(" ({})", relation)
-        if not ranks:
+        if not apart.ranks:
             more = {
                 **more,
-                "copies_apart": [said("distance-between-ranks", a, b, apart) for a, b, apart in tensor.fit.copies[:8]],
+                "copies_apart": [said("distance-between-ranks", a, b, size) for a, b, size in tensor.fit.copies[:8]],
             }
         text = what.then(words) if isinstance(what, AboutParameter) else Wording("{}{}", what, words)
         mark = ("copies", where)
-        self.say(mark, kind, text, where, events, ranks, tensor, allowed, group, bool(why), relation, **more)
+        self.say(mark, kind, text, where, events, apart, group, bool(why), relation, **more)
 
     def result(self) -> list[Finding]:
         """All findings; one of several parameters names them. What only follows from the norm of others goes last."""

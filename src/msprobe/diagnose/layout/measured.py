@@ -10,6 +10,7 @@ from msprobe.diagnose.layout.blocks import Rank, TensorBlock
 from msprobe.diagnose.layout.guess import Fit, Sort
 from msprobe.diagnose.layout.rounded import unit_inside
 from msprobe.diagnose.layout.sides import ModulePlace
+from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.tolerance import layouts, noise, units
 
@@ -115,7 +116,7 @@ class RecordPair:
 
     def own_noise(self, rounding: float) -> tuple[float, float]:
         """What the pass may add itself, and how many times larger the inputs may become (see ``noise``)."""
-        inputs, outputs = _leaves([*self.inputs, *self.parameters]), _leaves(self.outputs)
+        inputs, outputs = tensors_of(_leaves([*self.inputs, *self.parameters])), tensors_of(_leaves(self.outputs))
         factor = noise.amplification(self.partner, inputs, outputs)
         return noise.own_noise(self.partner, inputs, outputs, rounding, factor), factor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 
 from msprobe.compare.entry_names import operation
@@ -55,13 +55,9 @@ class Rounded:
         return max((forward for forward_by_rank in self._forward for forward in forward_by_rank.values()), default=0)
 
 
-def calls_inside(event: Event) -> Iterator[Event]:
+def calls_inside(event: Event) -> list[Event]:
     """The calls that ran in a pass of a module, and in modules inside it."""
-    for child in event.children:
-        if child.children:
-            yield from calls_inside(child)
-        else:
-            yield child
+    return [call for call in event.inside() if not call.children]
 
 
 def unit_inside(*events: Event) -> float:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from msprobe.diagnose.differences.words import ratio_of
+from msprobe.diagnose.differences.words import NO_RELATION, ratio_of
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.beginnings import Beginnings
@@ -108,27 +108,11 @@ class Search(FindingsSoFar):
                 state = "unexplained" if output.apart * weight > allowed else "rounding" if output.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "unexplained").index)
                 if state == "unexplained" and output.fit is not None and not self.tainted:
-                    ranks = statements.at_fault(output, allowed)
-                    words = statements.how(output.fit.left, output.fit.right, output.apart)
-                    self.say(
-                        ("gradient", output.name),
-                        "parameter_gradient",
-                        AboutParameter("the gradient of ", output.name).then(
-                            said(
-                                "parameter-gradient-differs-in-layout",
-                                words,
-                                statements.on_ranks(ranks),
-                            )
-                        ),
-                        output.name,
-                        pair.events,
-                        ranks,
-                        output,
-                        allowed,
-                        "gradient",
-                        relation=words,
-                        parameter=output.name,
-                    )
+                    apart = statements.Apart(output, allowed)
+                    text = said("parameter-gradient-differs-in-layout", apart.words, apart.places)
+                    about = AboutParameter("the gradient of ", output.name).then(text)
+                    mark, name = ("gradient", output.name), output.name
+                    self.say(mark, "parameter_gradient", about, name, pair.events, apart, "gradient", parameter=name)
             self.counts[worst] += 1
             pair.forget()
 
@@ -152,31 +136,16 @@ class Search(FindingsSoFar):
             return
         kind: FindingKind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
-        ranks = statements.at_fault(tensor, allowed)
-        words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-        text = AboutParameter(
-            "parameter ", tensor.name, said("parameter-differs-in-layout", when, statements.on_ranks(ranks), words)
-        )
+        apart = statements.Apart(tensor, allowed)
+        name, text = tensor.name, said("parameter-differs-in-layout", when, apart.places, apart.words)
+        about = AboutParameter("parameter ", name, text)
+        # Those that a part of the ranks has, and those that a rank has of another one, say more than the others.
+        informative = bool(apart.ranks) or doubled is not None
         if doubled is not None:
-            first, second = doubled if not ranks or doubled[0] in ranks else doubled[::-1]
-            text = text.then(said("rank-holds-same-block", first, second))
-            ranks = ranks or [first]
-        # Those that a rank has of another one, and those that a part of the ranks has, say more than the others.
-        mark, informative = ("weight", tensor.name), bool(ranks) or doubled is not None
-        self.say(
-            mark,
-            kind,
-            text,
-            tensor.name,
-            pair.events,
-            ranks,
-            tensor,
-            allowed,
-            "weight",
-            informative,
-            words,
-            parameter=tensor.name,
-        )
+            first, second = doubled if not apart.ranks or doubled[0] in apart.ranks else doubled[::-1]
+            about = about.then(said("rank-holds-same-block", first, second))
+            apart.ranks = apart.ranks or [first]
+        self.say(("weight", name), kind, about, name, pair.events, apart, "weight", informative, parameter=name)
 
     def _look_at_inputs(self, pair: RecordPair) -> None:
         """The inputs differ, while nothing before does: it comes from outside, or from between the modules."""
@@ -193,37 +162,23 @@ class Search(FindingsSoFar):
             if tensor.apart <= allowed:
                 continue
             self.tainted = True
-            ranks = statements.at_fault(tensor, allowed)
-            words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-            place = statements.on_ranks(ranks)
+            apart = statements.Apart(tensor, allowed)
+            words, place = apart.words, apart.places
             kind: FindingKind
             if pair.place.direction == "backward":
                 scale = ratio_of(tensor.fit.left.described(), tensor.fit.right.described())
                 kind = "loss_scale" if scale is not None else "gradient"
-                text = said(
-                    "incoming-gradient-differs-in-layout",
-                    tensor.slot,
-                    entry,
-                    place,
-                    words,
-                )
+                text = said("incoming-gradient-differs-in-layout", tensor.slot, entry, place, words)
             elif not any(key[0] == "forward" for key in self.known):
                 kind = "data"
                 text = said("data-differs-in-layout", tensor.slot, entry, place, words)
                 doubled = statements.doubled(tensor)
                 if doubled is not None:
                     text += said("rank-has-same-block", doubled[0], doubled[1])
-                    ranks = ranks or [doubled[0]]
+                    apart.ranks = apart.ranks or [doubled[0]]
             elif (received := statements.received_by(self.candidate, pair, tensor.slot)) is not None:
                 kind = "collective"
-                text = said(
-                    "received-tensor-differs",
-                    tensor.slot,
-                    entry,
-                    place,
-                    words,
-                    received,
-                )
+                text = said("received-tensor-differs", tensor.slot, entry, place, words, received)
             else:
                 kind = "computation"
                 inside = pair.place.path.rpartition(".")[0]
@@ -235,17 +190,7 @@ class Search(FindingsSoFar):
                     words,
                     said("inside", inside) if inside else "",
                 )
-            self.say(
-                ("input", entry),
-                kind,
-                text,
-                f"{entry}, {tensor.slot}",
-                pair.events,
-                ranks,
-                tensor,
-                allowed,
-                relation=words,
-            )
+            self.say(("input", entry), kind, text, f"{entry}, {tensor.slot}", pair.events, apart)
 
     def _judge(self, pair: RecordPair, inherited: float) -> None:
         """Do the results follow from what went in?"""
@@ -308,8 +253,7 @@ class Search(FindingsSoFar):
         if torn is not None:
             self._say_torn(*torn, allowed)
             return
-        ranks = statements.at_fault(furthest, allowed)
-        words = statements.how(furthest.fit.left, furthest.fit.right, furthest.apart)
+        apart = statements.Apart(furthest, allowed)
         entry = pair.event.name
         why = (
             "its inputs agree"
@@ -319,40 +263,19 @@ class Search(FindingsSoFar):
         backward = pair.place.direction == "backward"
         kind: FindingKind = "gradient" if backward else "computation"
         what = said("gradient-of-slot", _argument(furthest.slot)) if backward else furthest.slot
-        self.say(
-            ("result", entry),
-            kind,
-            said("result-differs-in-layout", entry, what, statements.on_ranks(ranks), words, why),
-            entry,
-            pair.events,
-            ranks,
-            furthest,
-            allowed,
-            relation=words,
-            inputs_differ_by=arrived,
-        )
+        text = said("result-differs-in-layout", entry, what, apart.places, apart.words, why)
+        self.say(("result", entry), kind, text, entry, pair.events, apart, inputs_differ_by=arrived)
 
     def _say_terms(self, user: RecordPair, pair: RecordPair, tensor: MeasuredTensor, allowed: float) -> None:
         """A tensor of which each rank has a term is used before anything has added the terms up."""
         backward = pair.place.direction == "backward"
         entry, slot = pair.event.name, _argument(tensor.slot) if backward else tensor.slot
         what = said("gradient-of-slot", slot) if backward else slot
-        self.say(
-            ("terms", entry),
-            "collective",
-            said(
-                "terms-not-added-up",
-                entry,
-                what,
-                user.event.name,
-            ),
-            f"{entry}, {slot}",
-            pair.events,
-            [],
-            tensor,
-            allowed,
-            used_by=user.event.name,
-        )
+        text = said("terms-not-added-up", entry, what, user.event.name)
+        apart, where = statements.Apart(tensor, allowed), f"{entry}, {slot}"
+        apart.ranks = []
+        used_by = user.event.name
+        self.say(("terms", entry), "collective", text, where, pair.events, apart, relation=NO_RELATION, used_by=used_by)
 
     def _say_torn(self, pair: RecordPair, tensor: MeasuredTensor, allowed: float) -> None:
         """Ranks should have the same result and do not."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint, is_integer
-from msprobe.diagnose.differences.words import Relation, ratio_in_words, relation_of_values
+from msprobe.diagnose.differences.words import NO_RELATION, Relation, listed, ratio_in_words, relation_of_values
 from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.layout.blocks import Rank, TensorBlock, apart_by_rank, combine, distance, same_parts
 from msprobe.diagnose.layout.measured import MeasuredTensor, RecordPair
@@ -78,6 +79,28 @@ def at_fault(measured: MeasuredTensor, allowed: float) -> list[Rank]:
     return [] if len(wrong) == len(measured.fit.left.ranks) else wrong
 
 
+class Apart:
+    """A tensor that is further apart than what is ``allowed``, and how that is said. ``ranks``: those whose share
+    differs; none where that is not known, or where all do.
+    """
+
+    def __init__(self, tensor: MeasuredTensor, allowed: float) -> None:
+        self.tensor = tensor
+        self.allowed = allowed
+        self.ranks = at_fault(tensor, allowed)
+
+    @property
+    def places(self) -> str:
+        """The ranks in words."""
+        return on_ranks(self.ranks)
+
+    @cached_property
+    def words(self) -> Relation:
+        """What both tensors, whole, have to do with each other."""
+        fit = self.tensor.fit
+        return NO_RELATION if fit is None else how(fit.left, fit.right, self.tensor.apart)
+
+
 def evidence_of(measured: MeasuredTensor, allowed: float, **more: Any) -> dict[str, Any]:
     """What was measured: both tensors whole, how far each rank's share is apart, and how they lay on the ranks."""
     fit = measured.fit
@@ -113,12 +136,7 @@ def copies_in_words(block: TensorBlock) -> str:
     copies = [part.ranks for part in block.parts] if block.kind == "replicate" else [block.ranks]
     if all(len(ranks) == 1 for ranks in copies):
         copies = [tuple(rank for ranks in copies for rank in ranks)]
-    return said("rank-numbers", joined(" as on ", [_listed(ranks) for ranks in copies]))
-
-
-def _listed(ranks: Sequence[Rank]) -> str:
-    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    return shown + (said("and-more", len(ranks) - _MOST_NAMED) if len(ranks) > _MOST_NAMED else "")
+    return said("rank-numbers", joined(" as on ", [listed(ranks, _MOST_NAMED) for ranks in copies]))
 
 
 def doubled(measured: MeasuredTensor) -> tuple[Rank, Rank] | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msprobe.diagnose.differences.words import NO_RELATION, quoted
 from msprobe.diagnose.layout import statements
 from msprobe.diagnose.layout.blocks import Leaf, Rank
 from msprobe.diagnose.layout.findings_so_far import AboutParameter
@@ -14,10 +15,10 @@ from msprobe.diagnose.layout.search import Search
 from msprobe.diagnose.layout.sides import LayoutSide, ModulePlace, ParameterStep
 from msprobe.diagnose.steps.optimizer import IDLE_SETTINGS, learning_rate_of, settings_by_parameter, value_of
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import layouts
+from msprobe.diagnose.tolerance import effect, layouts
 from msprobe.messages import said
 
-_MOST_NAMED, _MOST_LISTED = 4, 200
+_MOST_LISTED = 200
 
 
 def look_at_steps(search: Search) -> dict[str, float]:
@@ -32,7 +33,7 @@ def look_at_steps(search: Search) -> dict[str, float]:
         for number in range(min(_count(mine), _count(theirs))):
             events = {rank: steps[number].event for rank, steps in mine.items() if len(steps) > number}
             gradient = gradients[name] if number == 0 else _measure(search, name, number, "grad")
-            vanishing = gradient is not None and layouts.is_vanishing(gradient.rms, largest)
+            vanishing = gradient is not None and effect.is_vanishing(gradient.rms, largest)
             clean = _look_before(search, name, number, events, gradient, largest, vanishing)
             counts = _counts(gradient, largest)
             drifted[name] = _look_after(search, name, number, events, clean and not vanishing, counts)
@@ -55,11 +56,11 @@ def _look_at_factor(search: Search, gradients: Mapping[str, MeasuredTensor | Non
         return
     name, *others = ratios
     events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
+    apart = statements.Apart(counting[name], layouts.factor_limit(search.rounded.unit))
+    apart.ranks = []
     search.say(
-        "factor", "parameter_gradient",
-        said("gradients-differ-by-one-factor", name, len(others), factor),
-        name, events, [], counting[name], layouts.factor_limit(search.rounded.unit), parameter=name,
-        parameters=list(ratios)[:_MOST_LISTED],
+        "factor", "parameter_gradient", said("gradients-differ-by-one-factor", name, len(others), factor), name,
+        events, apart, relation=NO_RELATION, parameter=name, parameters=list(ratios)[:_MOST_LISTED],
     )  # fmt: skip
 
 
@@ -125,17 +126,13 @@ def _look_at_gradient(
         return True
     if search.tainted and search.findings:
         return False
-    ranks = statements.at_fault(tensor, allowed)
-    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-    why = ""
+    apart, why = statements.Apart(tensor, allowed), ""
     if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = said("while-backward-agrees")
-    places = statements.on_ranks(ranks)
-    search.say(
-        ("optimizer gradient", name), "parameter_gradient",
-        AboutParameter("the gradient of ", name, said("gradient-at-optimizer-differs-in-layout", places, words, why)),
-        name, events, ranks, tensor, allowed, "gradient", relation=words, parameter=name,
-    )  # fmt: skip
+    text = said("gradient-at-optimizer-differs-in-layout", apart.places, apart.words, why)
+    about = AboutParameter("the gradient of ", name, text)
+    mark = ("optimizer gradient", name)
+    search.say(mark, "parameter_gradient", about, name, events, apart, "gradient", parameter=name)
     return False
 
 
@@ -165,15 +162,10 @@ def _say_state(
 ) -> None:
     if tensor.fit is None:
         return
-    allowed = search.limit(tensor)
-    ranks = statements.at_fault(tensor, allowed)
-    words = statements.how(tensor.fit.left, tensor.fit.right, tensor.apart)
-    search.say(
-        ("state", field), "optimizer",
-        said("state-differs-in-layout", text, statements.on_ranks(ranks), words),
-        name if field == "weight" else f"{name}, {field}", events, ranks, tensor, allowed, relation=words,
-        parameter=name, field=field,
-    )  # fmt: skip
+    apart = statements.Apart(tensor, search.limit(tensor))
+    text = said("state-differs-in-layout", text, apart.places, apart.words)
+    where = name if field == "weight" else f"{name}, {field}"
+    search.say(("state", field), "optimizer", text, where, events, apart, parameter=name, field=field)
 
 
 def _look_at_settings(search: Search) -> None:
@@ -196,7 +188,7 @@ def _look_at_settings(search: Search) -> None:
         differing = list(dict.fromkeys(name for _, name, *_ in places))
         rank, _, left, right = places[0]
         ranks = wrong if len(wrong) < len(asked) else []
-        everyone = "all parameters" if len(differing) == len(names) else _listed(differing)
+        everyone = "all parameters" if len(differing) == len(names) else quoted(differing)
         text = said(
             "optimizer-setting-differs-in-layout",
             asked[rank].name,
@@ -294,8 +286,3 @@ def _counts(gradient: MeasuredTensor | None, largest: float) -> float:
 
 def _count(steps: Mapping[Rank, list[ParameterStep]]) -> int:
     return min(map(len, steps.values()), default=0)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f'"{name}"' for name in names[:_MOST_NAMED])
-    return shown + (said("and-more", len(names) - _MOST_NAMED) if len(names) > _MOST_NAMED else "")

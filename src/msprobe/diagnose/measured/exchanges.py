@@ -13,7 +13,7 @@ from msprobe.diagnose.measured.node import CollectiveInput, MeasuredResult, Node
 from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable, Tensors
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps import communication
-from msprobe.diagnose.steps.process_group import ranks_of_group
+from msprobe.diagnose.steps.communication import ranks_of_group
 from msprobe.diagnose.steps.timeline import Event
 
 _NAN = math.nan, math.nan

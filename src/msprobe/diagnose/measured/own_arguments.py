@@ -16,7 +16,7 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.members import name_of_member
-from msprobe.diagnose.steps.process_group import ranks_of_group
+from msprobe.diagnose.steps.communication import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.store.row_format import block_of

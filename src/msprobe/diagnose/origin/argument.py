@@ -36,12 +36,7 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
     if event in scene.pairing.loose and event.stem != judged.partner.stem:
         # Not the same call: the pair was only for what both compute.
         kind = "structure"
-        text = said(
-            "replaced-call-with-other-arguments",
-            event.name,
-            judged.partner.name,
-            joined("; ", parts),
-        )
+        text = said("replaced-call-with-other-arguments", event.name, judged.partner.name, joined("; ", parts))
     if shows_later:
         text += ": its result is the same, and the running averages that it keeps for evaluation are not"
     scene.say(
@@ -90,7 +85,7 @@ def is_swallowed(scene: Scene, judged: Judged) -> bool:
             mark = fingerprint(difference.left)
             if mark is None or not is_tensor(difference.left) or numel(difference.left) > 1:
                 return False
-            for user in scene.consumers[0].get(mark, ()):
+            for user in scene.candidate.consumers.get(mark, ()):
                 judged_user = scene.judged.get(user)
                 if judged_user is None:
                     return False

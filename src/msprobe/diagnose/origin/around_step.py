@@ -5,7 +5,6 @@ from __future__ import annotations
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference
-from msprobe.diagnose.evidence import SeenFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.diagnose.tolerance.judge import Judged
@@ -25,9 +24,6 @@ def look_at_order_around_step(scene: Scene, judged: Judged, difference: Differen
         judged,
         "structure",
         said(f"{side}-the-step", judged.event.name, difference.slot, scene.how(difference)),
-        where=f"{judged.event.name}, {difference.slot}",
-        clear=True,
-        facts=(SeenFact(difference),),
         # What it writes to is kept for the next step.
         matters=writes_in_place(judged.event.stem),
         difference=difference,
@@ -50,8 +46,6 @@ def look_for_writes_around_step(scene: Scene) -> None:
             judged,
             "structure",
             said(f"written-{side}-the-step", judged.event.name),
-            where=judged.event.name,
-            clear=True,
             place=_end_of_backward(scene.pairing.candidate) + 0.125,
         )
         return

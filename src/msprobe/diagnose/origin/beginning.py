@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -21,6 +21,7 @@ from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor, units
@@ -119,7 +120,7 @@ class _Orders:
     """What both sides do in different orders: of whole numbers, or of calls that are given one of several each."""
 
     def __init__(self, scene: Scene) -> None:
-        self._timelines = scene.pairing.candidate, scene.pairing.reference
+        self._timelines = [side.timeline for side in scene.sides]
         # The calls of both sides, by API and module.
         self._calls: list[dict[tuple[str, str | None], list[Event]]] = []
         # Whether these are given the same arguments, in slots, by both sides in different orders.
@@ -229,8 +230,8 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     around it; outside of all modules the tensor that both sides make by calls of their own; else the loss.
     """
     alone = suspect.finding.fact(OneSide) or OneSide()
-    sides = ((alone.candidate, scene.pairing.candidate), (alone.reference, scene.pairing.reference))
-    lone = [known for names, side in sides for name in names if (known := side.by_name.get(name)) is not None]
+    sides = zip((alone.candidate, alone.reference), scene.sides, strict=True)
+    lone = [known for names, side in sides for name in names if (known := side.timeline.by_name.get(name)) is not None]
     allowed = _roundings_between(scene, [*lone, judged.event, judged.partner])
     joined = lone and _is_joined(scene, suspect, judged) and not _goes_on_behind(scene, judged)
     if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
@@ -277,17 +278,16 @@ def _goes_on_behind(scene: Scene, judged: Judged) -> bool:
     """
     if operation(judged.event.stem) not in _EXCHANGED:
         return False
-    sides = (judged.event, scene.pairing.partner), (judged.partner, scene.pairing.back)
-    return any(_is_followed_alone(scene, event, paired, side) for side, (event, paired) in enumerate(sides))
+    return _is_followed_alone(scene.candidate, judged.event) or _is_followed_alone(scene.reference, judged.partner)
 
 
-def _is_followed_alone(scene: Scene, first: Event, paired: Container[Event], side: int) -> bool:
+def _is_followed_alone(side: Side, first: Event) -> bool:
     """True if a call of one side alone computes something of what this call gives, moved or as it is."""
     todo, seen = [first], {first}
     while todo and len(seen) < _MOST_CALLS:
         event = todo.pop()
-        users = {user for slot, _ in event.outputs() for user in scene.users_of(event, slot, side) if user.is_call}
-        if any(user not in paired and _computes(user) for user in users):
+        users = {user for slot, _ in event.outputs() for user in side.users_of(event, slot) if user.is_call}
+        if any(side.is_alone(user) and _computes(user) for user in users):
             return True
         todo += [user for user in users - seen if not _computes(user)]
         seen |= users
@@ -302,14 +302,13 @@ def _changes_loss(scene: Scene, judged: Judged) -> bool:
 
 def _made_outside(scene: Scene) -> list[Event]:
     """The calls of one side alone that stand outside of all modules, before the step of the optimizer."""
-    sides = ((scene.pairing.candidate, scene.pairing.alone()), (scene.pairing.reference, scene.pairing.missing()))
     return [
         event
-        for timeline, events in sides
-        for event in events
+        for side in scene.sides
+        for event in side.alone
         if event.direction == "forward"
         and event.module is None
-        and not (timeline.optimizers and event.index > timeline.optimizers[0].index)
+        and not (side.timeline.optimizers and event.index > side.timeline.optimizers[0].index)
     ]
 
 
@@ -320,12 +319,10 @@ def _computes(event: Event) -> bool:
 
 def _changed_module(scene: Scene, event: Event) -> Judged | None:
     """The innermost module around a call of either side whose results differ."""
-    outer = event.parent
-    while outer is not None:
+    for outer in event.around():
         changed = scene.judged.get(outer) or scene.judged.get(scene.pairing.back.get(outer, outer))
         if outer.is_module and changed is not None and changed.changed_outputs:
             return changed
-        outer = outer.parent
     return None
 
 
@@ -387,7 +384,7 @@ def silent_cause(scene: Scene, judged: Judged) -> Judged | None:
     while silent and todo and len(seen) < _MOST_CALLS:
         event = todo.pop(0)
         for _, leaf in event.inputs():
-            maker = scene.makers.of(leaf, event) if is_tensor(leaf) else None
+            maker = scene.candidate.makers.of(leaf, event)
             if maker in silent:
                 return silent[maker]
             if maker is not None and maker not in seen:

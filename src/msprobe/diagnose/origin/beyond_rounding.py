@@ -28,13 +28,7 @@ def beyond_rounding(scene: Scene, reach: Reach, allowed: float) -> Suspect | Non
     event = worst.event
     size = f"{reach.size:.2g}" if math.isfinite(reach.size) else "more than any number"
     verb = "differs" if reach.what.startswith("the ") else "differ"
-    text = said(
-        "beyond-rounding",
-        reach.what,
-        verb,
-        size,
-        allowed,
-    )
+    text = said("beyond-rounding", reach.what, verb, size, allowed)
     facts: tuple[Fact, ...] = (Because("beyond"), ResultFact(reach.size, allowed))
     if worst.changed_outputs:
         text += said("grows-most-in", event.name, worst.input_difference, worst.output_difference)

@@ -32,14 +32,7 @@ def look_at_broadcast(scene: Scene, judged: Judged) -> None:
         ("broadcast", event),
         judged,
         "argument",
-        said(
-            "broadcasts",
-            event.name,
-            shapes_in_words(judged),
-            "candidate" if _is_outer(mine) else "reference",
-        ),
-        where=event.name,
-        clear=True,
+        said("broadcasts", event.name, shapes_in_words(judged), "candidate" if _is_outer(mine) else "reference"),
         facts=(Setting([list(shape) for shape in mine], [list(shape) for shape in theirs]),),
         matters=True,
     )

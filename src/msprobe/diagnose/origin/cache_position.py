@@ -9,7 +9,7 @@ from msprobe.diagnose.evidence import Because, OtherArguments, ResultFact
 from msprobe.diagnose.origin.argument import matters
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.argument_names import argument_name, argument_word
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 
@@ -32,7 +32,6 @@ def blame_cache_position(scene: Scene, judged: Judged) -> bool:
         "argument",
         said("cache-off-by-one", event.name, argument_name(event, first.slot), *first.in_words),
         where=f"{event.name}, {argument_name(event, first.slot)}",
-        clear=True,
         matters=matters(scene, judged),
         facts=(
             Because("cache_position"),
@@ -91,7 +90,7 @@ def _makes_indices(scene: Scene, event: Event) -> bool:
         for other in event.parent.children
         if other.index > event.index
         and operation(other.stem) in operators.AT_INDICES
-        and any(scene.makers.of(leaf, other) is event for _, leaf in other.inputs() if is_tensor(leaf))
+        and any(scene.candidate.makers.of(leaf, other) is event for _, leaf in other.inputs())
         and (cache := _cache(other)) is not None
     ]
     return len(writes) > 1 and len({str(cache.get("shape")) for cache in writes}) == 1

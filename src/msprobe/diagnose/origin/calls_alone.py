@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
+from itertools import takewhile
 
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
 from msprobe.diagnose.differences.words import named, ratio_in_words
-from msprobe.diagnose.evidence import Cause, OneSide, SeenFact, because
+from msprobe.diagnose.evidence import Cause, OneSide, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -53,10 +55,8 @@ def blame_calls(
         kind, cause = "loss_scale", "gradient_factor"
     elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
         kind, cause = "loss_scale", "loss_factor"
-    here, there = (
-        named(events) + _whole_modules(events, side)
-        for events, side in ((alone, scene.pairing.partner), (missing, scene.pairing.back))
-    )
+    here = named(alone) + _whole_modules(alone, scene.candidate)
+    there = named(missing) + _whole_modules(missing, scene.reference)
     if alone and missing:
         text = said("replaced-calls", here, there)
     elif alone:
@@ -67,14 +67,7 @@ def blame_calls(
         text += said("so-the-loss-is", ratio, what_becomes_of_gradients(scene))
     elif cause == "clipping":
         clips = "only the candidate clips" if alone else "only the reference clips"
-        text = said(
-            "clipping-on-one-side",
-            clips,
-            here or there,
-            difference.slot,
-            judged.event.name,
-            ratio,
-        )
+        text = said("clipping-on-one-side", clips, here or there, difference.slot, judged.event.name, ratio)
     elif difference.left is None and difference.right is None:
         text += said("first-visible-in", judged.event.name)
         if any(call.what == "shape" for call in judged.inputs):
@@ -86,12 +79,10 @@ def blame_calls(
         judged,
         kind,
         text,
-        where=f"{entry.name}",
         clear=clear,
         facts=(
             OneSide(tuple(call.name for call in alone), tuple(call.name for call in missing)),
             *because(cause),
-            SeenFact(difference),
         ),
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
@@ -101,17 +92,14 @@ def blame_calls(
     )
 
 
-def _whole_modules(events: Sequence[Event], paired: Container[Event]) -> str:
+def _whole_modules(events: Sequence[Event], side: Side) -> str:
     """The modules that one side alone passes through, if all these calls run in them."""
     modules: dict[str, None] = {}
     for event in events:
-        outermost: Event | None = None
-        parent = event.parent
-        while parent is not None and parent not in paired:
-            outermost, parent = parent, parent.parent
-        if outermost is None:
+        own = list(takewhile(side.is_alone, event.around()))
+        if not own:
             return ""
-        modules[outermost.parts.path] = None
+        modules[own[-1].parts.path] = None
     paths = list(modules)
     return (
         said("whole-modules", said("modules") if len(paths) > 1 else said("module"), ", ".join(paths[:4]))

@@ -30,12 +30,7 @@ def look_for_tokens(scene: Scene) -> None:
         ("choice", judged.event),
         judged,
         "choice",
-        said(
-            "near-tie",
-            name,
-            _in_words(token),
-            given,
-        ),
+        said("near-tie", name, _in_words(token), given),
         where=f"{name}, {token.slot}",
         clear=False,
         facts=(SeenFact(token), ResultFact(given, noise.explained(scene.comparer.unit_of_run))),
@@ -51,7 +46,7 @@ def _choice_before(scene: Scene, behind: Judged) -> tuple[Judged, Difference] | 
             token = next((output for output in judged.changed_outputs if is_integer(output.left)), None)
             return (judged, token) if token is not None else None
         for _, leaf in judged.event.inputs():
-            maker = scene.makers.of(leaf, judged.event) if is_tensor(leaf) and is_integer(leaf) else None
+            maker = scene.candidate.makers.of(leaf, judged.event) if is_tensor(leaf) and is_integer(leaf) else None
             choosing = scene.judged.get(maker) if maker is not None else None
             if choosing is not None and choosing.chosen and choosing.event not in seen:
                 seen.add(choosing.event)

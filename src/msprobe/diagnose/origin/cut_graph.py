@@ -84,7 +84,7 @@ def _first_without(scene: Scene, event: Event) -> Event | None:
                     return at
             mark = fingerprint(leaf)
             todo += (
-                [user for user in scene.consumers[0].get(mark, []) if user.index > at.index][:20]
+                [user for user in scene.candidate.consumers.get(mark, []) if user.index > at.index][:20]
                 if mark is not None
                 else []
             )
@@ -111,10 +111,11 @@ def _led_back(scene: Scene, event: Event) -> GraphCut | None:
             return GraphCut(at)
         if any(_is_made_alone(scene, partner, leaf) for slot, leaf in theirs if _lacks(slot, taken)):
             return None
-        makers = [maker for leaf in lost if (maker := scene.makers.of(leaf, at)) is not None and maker not in seen]
+        made_by = (scene.candidate.makers.of(leaf, at) for leaf in lost)
+        makers = [maker for maker in made_by if maker is not None and maker not in seen]
         if not makers:
             known = frozen_parameters(scene)
-            mine = {name for leaf in lost for name in scene.makers.parameters(leaf)}
+            mine = {name for leaf in lost for name in scene.candidate.makers.parameters(leaf)}
             return GraphCut(None, tuple(known if mine & set(known) or not mine else sorted(mine)))
         at = makers[0]
     return GraphCut(event)
@@ -126,8 +127,7 @@ def _is_made_alone(scene: Scene, partner: Event, leaf: Any) -> bool:
     """
     if not (is_floating(leaf) and leaf.get("requires_grad") is True):
         return False
-    maker = scene.other_makers.of(leaf, partner)
-    return maker is not None and maker not in scene.pairing.back
+    return scene.reference.is_alone(scene.reference.makers.of(leaf, partner))
 
 
 def _lacks(slot: str, slots: Sequence[Slot]) -> bool:

@@ -12,10 +12,10 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating, numel
 from msprobe.diagnose.evidence import NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.links import Producers
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
 from msprobe.messages import said
 
@@ -49,25 +49,18 @@ def _look_for_lone_cut(scene: Scene) -> None:
 
     So it is reported where nothing says which tensors require gradients (MindSpore), and under any name of the call.
     """
-    pairing = scene.pairing
-    sides = (
-        (pairing.alone(), pairing.candidate, pairing.reference, pairing.partner),
-        (pairing.missing(), pairing.reference, pairing.candidate, pairing.back),
-    )
-    for side, (lone, timeline, other, paired) in enumerate(sides):
-        for event in lone:
+    for side, other in (scene.sides, scene.sides[::-1]):
+        for event in side.alone:
             mark = _handed_on(event) if event.direction == "forward" and event.is_call else None
-            if mark is None or timeline.backward_of(event) is not None:
+            if mark is None or side.timeline.backward_of(event) is not None:
                 continue
-            for user in scene.consumers[side].get(mark, ()):
-                partner = paired.get(user)
+            for user in side.consumers.get(mark, ()):
+                partner = side.paired.get(user)
                 if user.index <= event.index or partner is None:
                     continue
-                fuller = other.backward_of(partner)
-                size = numel(event.outputs()[0][1])
-                if fuller is not None and _count_of_size(timeline.backward_of(user), size) < _count_of_size(
-                    fuller, size
-                ):
+                fuller, size = other.timeline.backward_of(partner), numel(event.outputs()[0][1])
+                kept = _count_of_size(side.timeline.backward_of(user), size)
+                if fuller is not None and kept < _count_of_size(fuller, size):
                     _say_lone_cut(scene, event, user, fuller, side)
                     return
 
@@ -85,20 +78,12 @@ def _count_of_size(back: Event | None, size: int) -> int:
     return sum(numel(leaf) == size for leaf in given)
 
 
-def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: int) -> None:
-    sides = ("candidate", "reference") if side == 0 else ("reference", "candidate")
-    text = said(
-        "extra-call-without-gradient",
-        sides[0],
-        event.name,
-        fuller.name,
-        sides[1],
-    )
-    finding = scene.finding(event, "structure", text, event.name, (NamedFact("seen_in", user.name),))
-    place = event.index if side == 0 else scene.place_of(event)
+def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: Side) -> None:
+    text = said("extra-call-without-gradient", side.name, event.name, fuller.name, scene.other(side).name)
     # Where all gradients that optimizers get agree, what comes back is thrown away.
     matters = not scene.arrival.known or bool(scene.arrival.differ)
-    scene.ledger.add(Suspect(finding, place - 0.25, clear=True, matters=matters))
+    facts = (NamedFact("seen_in", user.name),)
+    scene.add(event, "structure", text, facts=facts, place=scene.place_of(event) - 0.25, matters=matters)
 
 
 def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
@@ -110,18 +95,18 @@ def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
     ]
     if others or not all(map(_requires_gradient, (judged.event, judged.partner))):
         return False
-    if scene.makers.parameters(difference.left) or scene.other_makers.parameters(difference.right):
+    if any(scene.parameters_in(difference)):
         return False  # a frozen parameter
-    timeline, event, leaf, makers = _side(scene, judged, difference)
-    maker = _before_cut(makers, leaf, event)
-    return maker is not None and timeline.backward_of(maker) is not None
+    side, event, leaf = _cut_on(scene, judged, difference)
+    maker = _before_cut(side.makers, leaf, event)
+    return maker is not None and side.timeline.backward_of(maker) is not None
 
 
-def _side(scene: Scene, judged: Judged, difference: Difference) -> tuple[Timeline, Event, Any, Producers]:
-    """The side that cuts the branch off."""
+def _cut_on(scene: Scene, judged: Judged, difference: Difference) -> tuple[Side, Event, Any]:
+    """The side that cuts the branch off, its call, and what that takes."""
     if difference.left.get("requires_grad") is not True:
-        return scene.pairing.candidate, judged.event, difference.left, scene.makers
-    return scene.pairing.reference, judged.partner, difference.right, scene.other_makers
+        return scene.candidate, judged.event, difference.left
+    return scene.reference, judged.partner, difference.right
 
 
 def _before_cut(makers: Producers, leaf: Any, event: Event) -> Event | None:
@@ -140,24 +125,13 @@ def _requires_gradient(event: Event) -> bool:
 
 def _say(scene: Scene, judged: Judged, difference: Difference) -> None:
     event = judged.event
-    timeline, cutting, leaf, makers = _side(scene, judged, difference)
-    here = timeline is scene.pairing.candidate
-    paired = scene.pairing.partner if here else scene.pairing.back
-    cut = makers.of(leaf, cutting)
-    lone = cut is not None and operation(cut.stem) == _DETACH and cut not in paired
-    sides = ("candidate", "reference") if here else ("reference", "candidate")
-    text = said(
-        "detached",
-        difference.slot,
-        event.name,
-        sides[0],
-        sides[1],
-    )
+    side, cutting, leaf = _cut_on(scene, judged, difference)
+    cut = side.makers.of(leaf, cutting)
+    text = said("detached", difference.slot, event.name, side.name, scene.other(side).name)
     kind: FindingKind = "missing_gradient"
     entry = event
-    if cut is not None and lone:
+    if cut is not None and operation(cut.stem) == _DETACH and side.is_alone(cut):
         kind, entry = "structure", cut
-        text += said("by-call-of-one-side", cut.name, sides[0])
+        text += said("by-call-of-one-side", cut.name, side.name)
     facts = (NamedFact("seen_in", event.name), SeenFact(difference))
-    finding = scene.finding(entry, kind, text, f"{event.name}, {difference.slot}", facts)
-    scene.ledger.add(Suspect(finding, event.index - 0.25, clear=True, judged=judged))
+    scene.add(entry, kind, text, f"{event.name}, {difference.slot}", facts, event.index - 0.25, judged=judged)

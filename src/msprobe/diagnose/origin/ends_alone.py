@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, SeenFact
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.timeline import Event, Slot, Timeline
+from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.messages import said
 
 
@@ -21,8 +21,7 @@ def look_for_lone_ends(scene: Scene) -> None:
     """
     if not scene.comparer.crossing or not scene.has_values:
         return
-    pairing = scene.pairing
-    here, there = _last_number(pairing.alone(), scene, 0), _last_number(pairing.missing(), scene, 1)
+    here, there = map(_last_number, scene.sides)
     if here is None or there is None:
         _look_at_what_comes_back(scene)
         return
@@ -33,8 +32,7 @@ def look_for_lone_ends(scene: Scene) -> None:
     )
     if difference is None or _follows(scene, difference):
         return
-    mine = scene.chain(here, scene.makers, pairing.partner)
-    theirs = scene.chain(there, scene.other_makers, pairing.back)
+    mine, theirs = scene.candidate.chain(here), scene.reference.chain(there)
     ratio = ratio_in_words(difference.left, difference.right)
     text = said("replaced-calls", named(mine), named(theirs))
     text += said("result-is", ratio) if ratio else said("so-result-differs", scene.how(difference))
@@ -74,8 +72,8 @@ def _look_at_what_comes_back(scene: Scene) -> None:
     if difference is None or ends[0] is None or ends[1] is None or _follows(scene, difference):
         return
     mine, theirs = (
-        _between(ends[0], judged.event, pairing.candidate, pairing.partner),
-        _between(ends[1], judged.partner, pairing.reference, pairing.back),
+        _between(scene.candidate, ends[0], judged.event),
+        _between(scene.reference, ends[1], judged.partner),
     )
     if not mine or not theirs:
         return
@@ -96,33 +94,31 @@ def _say(
     for call in (*mine, *theirs):
         scene.ledger.take_back(("calls", call))
     facts = (OneSide(tuple(call.name for call in mine), tuple(call.name for call in theirs)), SeenFact(difference))
-    finding = scene.finding(at, "structure", text, at.name, facts)
-    scene.ledger.add(Suspect(finding, at.index, clear=True, matters=True))
+    scene.add(at, "structure", text, facts=facts, matters=True)
 
 
-def _between(end: Event, comes_back: Event, timeline: Timeline, partners: Mapping[Event, Event]) -> list[Event]:
+def _between(side: Side, end: Event, comes_back: Event) -> list[Event]:
     """The calls of one side alone that compute something behind a record of the forward pass, before its gradient comes
     back; none if any of them has a partner.
     """
     between = [
         event
-        for event in timeline
+        for event in side.timeline
         if event.direction == "forward"
         and end.index < event.index < comes_back.index
         and event.is_call
         and operation(event.stem) not in _IDLE
         and any(is_floating(leaf) for _, leaf in event.outputs())
     ]
-    return [] if any(event in partners for event in between) else between
+    return between if all(map(side.is_alone, between)) else []
 
 
-def _last_number(lone: Sequence[Event], scene: Scene, side: int) -> Event | None:
+def _last_number(side: Side) -> Event | None:
     """The last call of one side alone that gives a single number which no call of the forward pass takes."""
-    for event in reversed(lone):
+    for event in reversed(side.alone):
         if event.direction != "forward" or not event.is_call or operation(event.stem) in _IDLE:
             continue
-        timeline = (scene.pairing.candidate, scene.pairing.reference)[side]
-        if _numbers(event) and timeline.backward_of(event) is not None:
+        if _numbers(event) and side.timeline.backward_of(event) is not None:
             return event
     return None
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, is_floating
-from msprobe.diagnose.differences.words import ratio_in_words
+from msprobe.diagnose.differences.words import listed, ratio_in_words
 from msprobe.diagnose.evidence import Fact, Listed, SeenFact, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.cut_graph import GraphCut, find_cut, first_use, frozen_in_words
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks
@@ -33,28 +32,19 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
     if _cancels(scene, difference):
         return
     forward = scene.pairing.candidate.forward_of(event)
-    for users, timeline, paired in (
-        (scene.users_of(forward, difference.slot, 0), scene.pairing.candidate, scene.pairing.partner),
-        (
-            scene.users_of(scene.partner_forward(judged), difference.slot, 1),
-            scene.pairing.reference,
-            scene.pairing.back,
-        ),
-    ):
-        for user in users:
-            backward = timeline.backward_of(user)
+    for side, made in ((scene.candidate, forward), (scene.reference, scene.partner_forward(judged))):
+        for user in side.users_of(made, difference.slot):
+            backward = side.timeline.backward_of(user)
             if backward is None:
                 continue
-            if backward not in paired:
-                if user not in paired:
-                    here = timeline is scene.pairing.candidate
-                    if explained.within_group(difference, _comes_to(scene, user, here)):
-                        return  # they hand on what differs
+            if side.is_alone(backward):
+                # That of a call of both sides is reported with the missing gradients; what hands on what differs is
+                # explained.
+                if side.is_alone(user) and not explained.within_group(difference, _comes_to(scene, side, user)):
+                    here = side is scene.candidate
                     blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
-                    return
-                return  # reported with the missing gradients
-            mine = backward if timeline is scene.pairing.candidate else scene.pairing.back[backward]
-            judged_maker = scene.judged.get(mine)
+                return
+            judged_maker = scene.judged_at(side, backward)
             if judged_maker is None or judged_maker.status == "same":
                 continue
             if not scene.comparer.crossing or explained.by_group(difference, scene.apart(judged_maker)):
@@ -78,7 +68,6 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             what_becomes_of_gradients(scene) if ratio else "",
         ),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(*because("loss_factor" if ratio else None), SeenFact(difference)),
         matters=scene.is_blind,
     )
@@ -99,37 +88,26 @@ def _brought_before(scene: Scene, event: Event) -> bool:
     )
 
 
-def _comes_to(scene: Scene, user: Event, here: bool) -> float:
+def _comes_to(scene: Scene, side: Side, user: Event) -> float:
     """How far apart is what comes to the calls of one side alone around ``user``: the gradients that arrive there, and
-    what they took in the forward pass. ``here``: they are the candidate's.
+    what they took in the forward pass.
     """
-    pairing = scene.pairing
-    timeline = pairing.candidate if here else pairing.reference
-    makers = scene.makers if here else scene.other_makers
-    consumers = scene.consumers[0 if here else 1]
-
-    def judged(event: Event | None) -> Judged | None:
-        if event is None:
-            return None
-        mine = event if here else pairing.back.get(event)
-        return scene.judged.get(mine) if mine is not None else None
-
     most = 0.0
     todo, seen = [user], {user}
     while todo and len(seen) < _LARGEST_GROUP:
         reached = todo.pop()
-        before = [makers.of(leaf, reached) for _, leaf in reached.inputs() if is_tensor(leaf)]
+        before = [side.makers.of(leaf, reached) for _, leaf in reached.inputs()]
         marks = [mark for _, leaf in reached.outputs() if (mark := fingerprint(leaf)) is not None]
-        after = [event for mark in marks for event in consumers.get(mark, ()) if event.index > reached.index]
-        passes = [(event, event) for event in before] + [(event, timeline.backward_of(event)) for event in after]
+        after = [event for mark in marks for event in side.consumers.get(mark, ()) if event.index > reached.index]
+        passes = [(event, event) for event in before] + [(event, side.timeline.backward_of(event)) for event in after]
         for event, record in passes:
             if event is None or event in seen or (event.is_module and not event.layer):
                 continue
             seen.add(event)
-            if event in (pairing.partner if here else pairing.back):
-                most = max(most, forward_delta(judged(record)))
-            else:
+            if side.is_alone(event):
                 todo.append(event)
+            else:
+                most = max(most, forward_delta(scene.judged_at(side, record)))
     return most
 
 
@@ -141,7 +119,7 @@ def look_for_missing_gradients(scene: Scene) -> None:
     sides = (1,) if scene.isolated else (1, 0)
     trains = scene.isolated and _say_lone_gradients(scene, (0,))
     lost: list[tuple[Event, Event]] = []
-    for event in scene.pairing.missing():
+    for event in scene.reference.alone:
         if event.direction != "backward":
             continue
         forward = scene.pairing.reference.forward_of(event)
@@ -169,11 +147,11 @@ def look_for_missing_gradients(scene: Scene) -> None:
         return
     if lost and not parameters and all(operation(event.stem) in _WITHOUT_GRADIENT for event, _ in lost):
         return
-    shown = ", ".join(parameters[:6]) + (said("and-more", len(parameters) - 6) if len(parameters) > 6 else "")
+    shown = listed(parameters, 6)
     if lost:
         event, twin = min(lost, key=lambda pair: (pair[0].is_module, not _is_cut_alone(scene, cuts[pair[1]])))
         led = cuts[twin]
-        cut = led.call if led is not None else _cut_before(scene, twin, scene.makers, scene.pairing.partner)
+        cut = led.call if led is not None else _cut_before(scene, scene.candidate, twin)
         text = said("gradient-missing", twin.name)
         if cut is not None:
             text += said("call-cuts-graph", cut.name)
@@ -191,24 +169,15 @@ def look_for_missing_gradients(scene: Scene) -> None:
     frozen, cause = frozen_in_words(scene, parameters)
     text += frozen
     entry = cut or twin
-    scene.ledger.add(
-        Suspect(
-            scene.finding(
-                entry,
-                # A call that only the candidate makes is the cause itself.
-                "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
-                text,
-                where=parameters[0] if parameters and not lost else entry.name,
-                facts=(
-                    Listed("calls", [event.name for event, _ in lost[:50]]),
-                    Listed("parameters", parameters),
-                    *cause,
-                ),
-            ),
-            # What is only missed may come of what was done in the forward pass.
-            place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
-            clear=True,
-        )
+    scene.add(
+        entry,
+        # A call that only the candidate makes is the cause itself.
+        "structure" if cut is not None and cut not in scene.pairing.partner else "missing_gradient",
+        text,
+        where=parameters[0] if parameters and not lost else entry.name,
+        facts=(Listed("calls", [event.name for event, _ in lost[:50]]), Listed("parameters", parameters), *cause),
+        # What is only missed may come of what was done in the forward pass.
+        place=entry.index if cut is not None else first_use(scene, parameters) if cause else scene.place_of(event),
     )
 
 
@@ -224,7 +193,7 @@ def _say_lost_in_reference(scene: Scene) -> None:
     pairing = scene.pairing
     if not pairing.reference.part.complete:
         return
-    lone = pairing.alone()
+    lone = scene.candidate.alone
     # Calls say more than the modules around them.
     for event in [*(event for event in lone if not event.is_module), *(event for event in lone if event.is_module)]:
         forward = pairing.candidate.forward_of(event) if event.direction == "backward" else None
@@ -235,15 +204,14 @@ def _say_lost_in_reference(scene: Scene) -> None:
             continue
         if not scene.comparer.crossing and not _is_thrown_away(scene, forward, twin):
             continue
-        cut = _cut_before(scene, twin, scene.other_makers, pairing.back)
+        cut = _cut_before(scene, scene.reference, twin)
         text = said("gradient-extra", forward.name)
         text += said("reference-call-cuts-graph", cut.name) if cut is not None else ""
         entry = cut or forward
         kind: FindingKind = "structure" if cut is not None else "missing_gradient"
-        finding = scene.finding(entry, kind, text, where=entry.name, facts=(Listed("calls", [event.name]),))
         # What is thrown away is known where nothing was done otherwise in the forward pass.
         place = forward.index if scene.comparer.crossing else event.index
-        scene.ledger.add(Suspect(finding, place=place, clear=True))
+        scene.add(entry, kind, text, facts=(Listed("calls", [event.name]),), place=place)
         return
 
 
@@ -256,7 +224,7 @@ def _is_thrown_away(scene: Scene, forward: Event, twin: Event) -> bool:
     return is_asked and bool(results) and all(leaf.get("requires_grad") is True for leaf in results)
 
 
-def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container[Event]) -> Event | None:
+def _cut_before(scene: Scene, side: Side, event: Event) -> Event | None:
     """The call of one side alone, among those that lead to ``event``, that lets no gradient through; looked for between
     two frameworks, of which one does not say what requires a gradient.
     """
@@ -264,10 +232,10 @@ def _cut_before(scene: Scene, event: Event, makers: Producers, paired: Container
     while scene.comparer.crossing and todo and len(seen) < _LARGEST_GROUP:
         at = todo.pop(0)
         for _, leaf in at.inputs():
-            maker = makers.of(leaf, at) if is_tensor(leaf) else None
+            maker = side.makers.of(leaf, at)
             if maker is None or maker in seen:
                 continue
-            if operation(maker.stem) == "detach" and maker not in paired:
+            if operation(maker.stem) == "detach" and side.is_alone(maker):
                 return maker
             if operation(maker.stem) in operators.MOVES | operators.UNARY:
                 seen.add(maker)
@@ -283,8 +251,7 @@ def _say_frozen(scene: Scene, lost: Sequence[tuple[Event, Event]], cuts: Mapping
     text = said("gradient-not-required", twin.name, what)
     calls = [event.name for event, _ in lost[:50]]
     facts: tuple[Fact, ...] = (Listed("calls", calls), Listed("parameters", names), *because("frozen"))
-    finding = scene.finding(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
-    scene.ledger.add(Suspect(finding, place=twin.index, clear=True))
+    scene.add(twin, "missing_gradient", text, names[0] if names else twin.name, facts)
 
 
 def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
@@ -301,16 +268,12 @@ def _say_lone_gradients(scene: Scene, which: Sequence[int]) -> bool:
         names = [name for name in got[mine] if name not in got[other] and name in known[other]]
         if not names:
             continue
-        shown = ", ".join(names[:6]) + (said("and-more", len(names) - 6) if len(names) > 6 else "")
-        text = said("gradient-missing", shown)
-        if mine == 0:
-            text = said("gradient-extra", shown)
+        text = said("gradient-extra" if mine == 0 else "gradient-missing", listed(names, 6))
         event = got[mine][names[0]]
         words, cause = frozen_in_words(scene, names, here=mine == 1)
         facts: tuple[Fact, ...] = (Listed("parameters", names), *cause)
-        finding = scene.finding(event, "missing_gradient", text + words, names[0], facts)
         place = first_use(scene, names) if cause else event.index
-        scene.ledger.add(Suspect(finding, place=place, clear=True))
+        scene.add(event, "missing_gradient", text + words, names[0], facts, place)
         found_any = True
     return found_any
 

@@ -1,17 +1,20 @@
-"""Gradients that a call takes from ``.grad`` after the backward pass, as clipping does."""
+"""Gradients where they are taken: from ``.grad`` after the backward pass, as clipping does, and by the optimizer. There
+they may hold those of the step before, which nothing cleared: see :mod:`msprobe.diagnose.effect.leftover`.
+"""
 
 from __future__ import annotations
 
 from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.evidence import Because, NamedFact, SeenFact
-from msprobe.diagnose.origin.leftovers import leftover_in_words
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance import tensor
+from msprobe.diagnose.tolerance.effect import unit_of
 from msprobe.diagnose.tolerance.judge import Judged
+from msprobe.diagnose.tolerance.means import least_to_look_at
 from msprobe.messages import said
 
 
@@ -38,13 +41,7 @@ def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differenc
             ("gradient as delivered", event),
             judged,
             "gradient",
-            said(
-                "gradient-differs-as-delivered",
-                difference.slot,
-                event.name,
-                scene.how(difference),
-                name,
-            ),
+            said("gradient-differs-as-delivered", difference.slot, event.name, scene.how(difference), name),
             where=f"{event.name}, {difference.slot}",
             clear=clear,
             facts=(SeenFact(difference),),
@@ -55,12 +52,7 @@ def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differenc
         ("passing gradient", event),
         judged,
         "parameter_gradient",
-        said(
-            "gradient-changed-after-backward",
-            difference.slot,
-            event.name,
-            scene.how(difference),
-        ),
+        said("gradient-changed-after-backward", difference.slot, event.name, scene.how(difference)),
         where=f"{event.name}, {difference.slot}",
         clear=clear,
         facts=(Because("on_its_way"), SeenFact(difference)),
@@ -84,7 +76,6 @@ def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance
         "parameter_gradient" if leftover else "gradient",
         text,
         where=name,
-        clear=True,
         facts=(
             NamedFact("parameter", name),
             Because("not_cleared" if leftover else "on_its_way"),
@@ -146,3 +137,36 @@ def _delivered_as(scene: Scene, difference: Difference) -> str:
         if difference.delta > 0.0 and abs(output.delta - difference.delta) <= _SAME_DELTA * difference.delta
     ]
     return min(nearest)[1] if nearest else ""
+
+
+def look_for_leftovers(scene: Scene) -> None:
+    """Suspect gradients that were not cleared although rounding has made other things differ before: that a gradient is
+    this step's and the one before together does not depend on the precision.
+    """
+    if scene.ledger.knows(("not cleared",)) or scene.comparer.crossing:
+        return
+    least = least_to_look_at(unit_of(scene.judged.values()))
+    for judged in scene.judged.values():
+        if judged.event.parts.kind != "optimizer":
+            continue
+        sides = optimizer.parameters_of(judged.event), optimizer.parameters_of(judged.partner)
+        for name, field, difference in optimizer.differences(scene.comparer, *sides):
+            if field != "grad" or difference.what != "value" or difference.delta <= least:
+                continue
+            text = leftover_in_words(scene, name, "when the optimizer steps")
+            if text:
+                scene.say(
+                    ("not cleared",), judged, "parameter_gradient", text, where=name, clear=True,
+                    facts=(NamedFact("parameter", name), Because("not_cleared"), SeenFact(difference)),
+                    place=judged.event.index - 0.5, matters=True,
+                )  # fmt: skip
+            return
+
+
+def leftover_in_words(scene: Scene, what: str, when: str) -> str:
+    """That gradients were not cleared, if the step before proves it."""
+    side, count = scene.not_cleared
+    if not side:
+        return ""
+    where = "the candidate" if side == "candidate" else "the reference"
+    return said("gradients-not-cleared-on-one-side", where, when, what, count, "s" * (count > 1))

@@ -20,7 +20,8 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> ModuleS
     event = judged.event
     if not event.is_call or event.direction not in ("forward", "recompute") or scene.comparer.crossing:
         return None
-    if scene.makers.of(difference.left, event) or scene.other_makers.of(difference.right, judged.partner):
+    makers = scene.candidate.makers, scene.reference.makers
+    if makers[0].of(difference.left, event) or makers[1].of(difference.right, judged.partner):
         return None
     sides = ((event, difference.left), (judged.partner, difference.right))
     if not all(is_tensor(leaf) and leaf.get("requires_grad") is not True for _, leaf in sides):
@@ -34,15 +35,9 @@ def held_tensor(scene: Scene, judged: Judged, difference: Difference) -> ModuleS
 
 def _is_held(call: Event, leaf: dict[str, Any]) -> bool:
     """True if no module around a call was given a tensor, as far as it is known what they were given."""
-    outer = call.parent
-    if outer is None or outer.parts.kind != "module":
-        return False
-    while outer is not None:
-        given = [outer_leaf for _, outer_leaf in outer.inputs()]
-        if any(_is_opaque(outer_leaf) or _look(outer_leaf) == _look(leaf) for outer_leaf in given):
-            return False
-        outer = outer.parent
-    return True
+    given = (value for outer in call.around() for _, value in outer.inputs())
+    in_module = call.parent is not None and call.parent.is_module
+    return in_module and not any(_is_opaque(value) or _look(value) == _look(leaf) for value in given)
 
 
 def _look(leaf: Any) -> Any:

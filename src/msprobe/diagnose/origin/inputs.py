@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
@@ -22,8 +22,8 @@ from msprobe.diagnose.origin.gradients_taken import blame_gradient_on_its_way
 from msprobe.diagnose.origin.held import held_tensor
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.origin.weight import blame_weight, is_written_in_step, look_at_weight, parameters_taken
-from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
@@ -53,82 +53,73 @@ def look_at_input(scene: Scene, judged: Judged, difference: Difference) -> None:
         if not is_written_in_step(scene, judged, difference):
             from_outside(scene, judged, difference)
         return
-    maker = scene.makers.of(difference.left, event)
-    other = scene.other_makers.of(difference.right, judged.partner)
-    if _is_view_of_weight(
-        maker, scene.pairing.partner, scene.makers, difference.left, difference
-    ) or _is_view_of_weight(other, scene.pairing.back, scene.other_makers, difference.right, difference):
+    maker = scene.candidate.makers.of(difference.left, event)
+    other = scene.reference.makers.of(difference.right, judged.partner)
+    is_view = _is_view_of_weight(scene.candidate, maker, difference.left)
+    if difference.delta > 0.0 and (is_view or _is_view_of_weight(scene.reference, other, difference.right)):
         from_outside(scene, judged, difference)
         return
+    lone = scene.reference.chain(other)
+    twin = scene.pairing.back.get(other) if other is not None else None
     if maker is None and pair_of(difference) in scene.before.written:
         return  # a state that the step before wrote, though it has the shape of a gradient
     if maker is None and other is None and _is_filled_by_one_side(scene, judged, difference):
         return
     if maker is None and scene.after_backward(event, difference) and scene.silent_argument(event) is None:
-        if other is not None and other not in scene.pairing.back:
-            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
+        if lone:
+            blame_calls(scene, judged, difference, [], lone)
         else:
             blame_gradient_on_its_way(scene, judged, difference)
+    elif maker is not None and (alone := scene.candidate.chain(maker)):
+        explained = scene.fed_by_difference(alone, difference)
+        _blame_or_doubt(scene, judged, difference, alone, lone, explained)
+    elif lone:
+        if maker is None or not scene.differs(maker, difference):
+            blame_calls(scene, judged, difference, [], lone)
+        else:
+            _blame_or_doubt(scene, judged, difference, [], lone, doubted=True)
+    elif maker is not None and scene.differs(maker, difference):
         return
-    if maker is not None and maker in scene.pairing.partner:
-        if scene.differs(maker, difference):
-            if other is not None and other not in scene.pairing.back:
-                begun = len(scene.ledger)
-                alone = scene.chain(other, scene.other_makers, scene.pairing.back)
-                blame_calls(scene, judged, difference, [], alone)
-                scene.ledger.doubt(begun)
-            return
-        if other is not None and other not in scene.pairing.back:
-            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
-            return
-        if other is not None and scene.pairing.back[other] is not maker:
-            if scene.differs(scene.pairing.back[other], difference):
-                return
-            if writes_in_place(maker.stem) and _wrote_to(maker, scene.pairing.back[other]):
-                blame_write(scene, judged, difference, maker, other)
-                return
-            if not is_returned_otherwise(scene, maker, other):
-                blame_wiring(scene, judged, difference, maker, other)
-            return
-        if other is not None:
-            blame_wiring(scene, judged, difference, maker, other, kind="argument")
-            return
-        from_outside(scene, judged, difference)
-        return
-    if maker is not None:
-        chain = scene.chain(maker, scene.makers, scene.pairing.partner)
-        explained = scene.fed_by_difference(chain, difference)
-        begun = len(scene.ledger)
-        others = (
-            scene.chain(other, scene.other_makers, scene.pairing.back)
-            if other is not None and other not in scene.pairing.back
-            else []
-        )
-        blame_calls(scene, judged, difference, chain, others)
-        if explained:
-            scene.ledger.doubt(begun)
-        return
-    if other is not None:
-        if other not in scene.pairing.back:
-            blame_calls(scene, judged, difference, [], scene.chain(other, scene.other_makers, scene.pairing.back))
-            return
-        twin = scene.pairing.back[other]
+    elif maker is None and twin is not None:
         if scene.differs(twin, difference):
             return
         if scene.used_elsewhere(twin, event):
             from_outside(scene, judged, difference)
         else:
             blame_mutation(scene, judged, difference, twin)
-        return
-    from_outside(scene, judged, difference)
+    elif maker is not None and other is not None and twin is not maker:
+        assert twin is not None
+        if scene.differs(twin, difference):
+            return
+        if writes_in_place(maker.stem) and _wrote_to(maker, twin):
+            blame_write(scene, judged, difference, maker, other)
+        elif not is_returned_otherwise(scene, maker, other):
+            blame_wiring(scene, judged, difference, maker, other)
+    elif maker is not None and other is not None:
+        blame_wiring(scene, judged, difference, maker, other, kind="argument")
+    else:
+        from_outside(scene, judged, difference)
 
 
-def _is_view_of_weight(
-    maker: Event | None, paired: Container[Event], makers: Producers, leaf: Any, difference: Difference
-) -> bool:
-    """True if one side alone has a view of a parameter, and that is further apart than a view makes it."""
-    is_lone_view = maker is not None and maker not in paired and operation(maker.stem) in operators.MAY_VIEW
-    return is_lone_view and difference.delta > 0.0 and bool(makers.parameters(leaf))
+def _blame_or_doubt(
+    scene: Scene,
+    judged: Judged,
+    difference: Difference,
+    alone: Sequence[Event],
+    missing: Sequence[Event],
+    doubted: bool,
+) -> None:
+    """Blame calls of one side; if what they take explains the difference, only if nothing else is to blame."""
+    begun = len(scene.ledger)
+    blame_calls(scene, judged, difference, alone, missing)
+    if doubted:
+        scene.ledger.doubt(begun)
+
+
+def _is_view_of_weight(side: Side, maker: Event | None, leaf: Any) -> bool:
+    """True if one side alone has a view of a parameter."""
+    is_lone_view = maker is not None and side.is_alone(maker) and operation(maker.stem) in operators.MAY_VIEW
+    return is_lone_view and bool(side.makers.parameters(leaf))
 
 
 def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
@@ -187,7 +178,6 @@ def from_outside(scene: Scene, judged: Judged, difference: Difference) -> None:
         + ("" if scene.has_calls or not event.index or taker != event.name else said("or-between-modules")),
         where=f"{taker}, {slot}",
         clear=clear,
-        facts=(SeenFact(difference),),
         # Another batch: ranks that add up their gradients hide whose it was. With another number of passes, it may be
         # the same batch in other pieces.
         matters=is_integer(difference.left) and scene.same_passes and scene.loss_difference > 0.0,
@@ -216,8 +206,8 @@ def _is_of_gradients(scene: Scene, event: Event, difference: Difference) -> bool
 
 def _is_filled_by_one_side(scene: Scene, judged: Judged, difference: Difference) -> bool:
     """True if calls that one side alone makes gave a tensor one number everywhere; then these are named."""
-    alone = _makers_of_constant(scene.pairing.alone(), judged.event, difference.left)
-    missing = _makers_of_constant(scene.pairing.missing(), judged.partner, difference.right)
+    alone = _makers_of_constant(scene.candidate.alone, judged.event, difference.left)
+    missing = _makers_of_constant(scene.reference.alone, judged.partner, difference.right)
     if alone or missing:
         blame_calls(scene, judged, difference, alone, missing)
     return bool(alone or missing)
@@ -247,8 +237,8 @@ def _makers_of_constant(events: Sequence[Event], user: Event, leaf: Any) -> list
 def _is_approximated(scene: Scene, judged: Judged, difference: Difference) -> bool:
     """True if a call that kernels approximate made the tensor, on a side that recorded it, and that explains it."""
     makers = (
-        scene.makers.of(difference.left, judged.event),
-        scene.other_makers.of(difference.right, judged.partner),
+        scene.candidate.makers.of(difference.left, judged.event),
+        scene.reference.makers.of(difference.right, judged.partner),
     )
     return any(maker is not None and frameworks.is_approximated(maker, difference) for maker in makers)
 
@@ -290,7 +280,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         clear = tensor.is_another(difference, "stored", by_rows=by_rows) or difference.delta == 0.0
     else:
         unit = unit_of(scene.judged.values())
-        now = judged.allowed if again else states.explained_by(judged, scene.makers)
+        now = judged.allowed if again else states.explained_by(judged, scene.candidate.makers)
         clear = not states.is_explained(judged, state, difference, scene.before.states, unit, now)
     measured = scene.comparer.measured_inputs(judged.partner.name)
     scene.say(
@@ -300,7 +290,7 @@ def blame_state(scene: Scene, judged: Judged, difference: Difference, state: sta
         (state.words or said("buffer", state.name)) + said("buffer-differs", when, scene.how(difference)),
         where=state.name,
         clear=clear and (difference.delta > measured or not measured),
-        facts=(NamedFact("buffer", state.name), SeenFact(difference)),
+        facts=(NamedFact("buffer", state.name),),
         difference=difference,
     )
 
@@ -336,16 +326,10 @@ def look_between_modules(scene: Scene, judged: Judged, difference: Difference) -
         ("between", event.parent),
         judged,
         "computation",
-        said(
-            "computed-between-modules",
-            difference.slot,
-            judged.event.name,
-            scene.how(difference),
-            place,
-        ),
+        said("computed-between-modules", difference.slot, judged.event.name, scene.how(difference), place),
         where=where,
         clear=tensor.is_another(difference, "unseen"),
-        facts=(Because("between"), SeenFact(difference)),
+        facts=(Because("between"),),
         entry=entry,
         difference=difference,
     )
@@ -358,16 +342,8 @@ def blame_mutation(scene: Scene, judged: Judged, difference: Difference, twin: E
         ("mutation", twin),
         judged,
         "mutation",
-        said(
-            "overwritten-by-unrecorded",
-            difference.slot,
-            event.name,
-            twin.name,
-            scene.how(difference),
-        ),
-        where=f"{event.name}, {difference.slot}",
-        clear=True,
-        facts=(NamedFact("made_by", twin.name), SeenFact(difference)),
+        said("overwritten-by-unrecorded", difference.slot, event.name, twin.name, scene.how(difference)),
+        facts=(NamedFact("made_by", twin.name),),
         difference=difference,
     )
 
@@ -385,19 +361,10 @@ def blame_write(scene: Scene, judged: Judged, difference: Difference, write: Eve
         ("wiring", event, difference.slot),
         judged,
         "mutation",
-        said(
-            "overwritten-by-call",
-            write.name,
-            event.name,
-            difference.slot,
-            other.name,
-        ),
-        where=write.name,
-        clear=True,
+        said("overwritten-by-call", write.name, event.name, difference.slot, other.name),
         facts=(
             NamedFact("seen_in", event.name),
             NamedFact("reference_takes", other.name),
-            SeenFact(difference),
         ),
         entry=write,
         difference=difference,
@@ -420,19 +387,10 @@ def blame_wiring(
         ("wiring", event, difference.slot),
         judged,
         kind,
-        said(
-            "input-comes-from-elsewhere",
-            difference.slot,
-            event.name,
-            scene.result_of(maker, difference.left),
-            there,
-        ),
-        where=f"{event.name}, {difference.slot}",
-        clear=True,
+        said("input-comes-from-elsewhere", difference.slot, event.name, scene.result_of(maker, difference.left), there),
         facts=(
             NamedFact("candidate_takes", maker.name),
             NamedFact("reference_takes", other.name),
-            SeenFact(difference),
         ),
         difference=difference,
     )
@@ -440,8 +398,8 @@ def blame_wiring(
 
 def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
     event = judged.event
-    maker = scene.makers.of(difference.left, event)
-    if maker is None and scene.other_makers.of(difference.right, judged.partner) is None:
+    maker = scene.candidate.makers.of(difference.left, event)
+    if maker is None and scene.reference.makers.of(difference.right, judged.partner) is None:
         scene.say(
             ("outside", fingerprint(difference.left)),
             judged,
@@ -454,7 +412,6 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
                 dtype_word(difference.right),
             ),
             where=f"{event.name}, {difference.slot}",
-            clear=True,
             facts=(SeenFact(difference),),
         )
     _blame_lone_cast(scene, judged, difference)
@@ -462,14 +419,14 @@ def look_at_dtype(scene: Scene, judged: Judged, difference: Difference) -> None:
 
 def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A call computes in another type because one side alone casts what it takes."""
-    for leaf, user, makers, paired, side in (
-        (difference.left, judged.event, scene.makers, scene.pairing.partner, "candidate"),
-        (difference.right, judged.partner, scene.other_makers, scene.pairing.back, "reference"),
+    for leaf, user, side in (
+        (difference.left, judged.event, scene.candidate),
+        (difference.right, judged.partner, scene.reference),
     ):
-        maker = makers.of(leaf, user)
-        if maker is None or maker in paired or operation(maker.stem) not in operators.CASTS:
+        maker = side.makers.of(leaf, user)
+        if maker is None or not side.is_alone(maker) or operation(maker.stem) not in operators.CASTS:
             continue
-        chain = scene.chain(maker, makers, paired)
+        chain = side.chain(maker)
         # Autocast casts what some calls take: then the results of both sides have one type.
         cast_inside = _is_under_autocast(scene) and _result_types(judged.event) == _result_types(judged.partner) != []
         verb, preposition = ("takes", "") if cast_inside else ("computes in", "in ")
@@ -484,11 +441,9 @@ def _blame_lone_cast(scene: Scene, judged: Judged, difference: Difference) -> No
                 dtype_word(difference.left),
                 preposition,
                 dtype_word(difference.right),
-                side,
+                side.name,
                 named(chain),
             ),
-            where=maker.name,
-            clear=True,
             facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
             entry=maker,
             place=scene.place_of(maker) - 0.5,

@@ -7,6 +7,7 @@ where the tensors are not. Where both dumps have rows, these decide of each call
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from msprobe.compare.entry_names import operation
@@ -14,7 +15,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.differences.words import ratio_in_words
 from msprobe.diagnose.effect.reach import pair_of
-from msprobe.diagnose.evidence import Because, SeenFact
+from msprobe.diagnose.evidence import Because
 from msprobe.diagnose.measured.judge import Unexplained, judge_step
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -26,8 +27,9 @@ from msprobe.diagnose.origin.gradients_taken import (
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_layout, blame_result
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.pairing.slots import answering_slots
-from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.steps.unwritten import reads_unwritten
 from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.judge import Judged
@@ -167,8 +169,7 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
         "gradient" if is_backward else "computation",
         said("computed-beyond-all-before", worst.slot, event.name, scene.how(difference), place),
         where=where,
-        clear=True,
-        facts=(Because("between"), SeenFact(difference)),
+        facts=(Because("between"),),
         entry=around or event,
         matters=True,
         difference=difference,
@@ -177,18 +178,13 @@ def _name_taken(scene: Scene, judged: Judged, worst: MeasuredResult) -> None:
 
 def _made_by_one_side(scene: Scene, judged: Judged, slot: str) -> tuple[list[Event], list[Event]]:
     """The calls that made what a call takes on each side, and that the other does not make."""
-    pairing = scene.pairing
     (inputs, others), _ = answering_slots(judged.event, judged.partner, scene.comparer.crossing)
-    sides = (
-        (dict(inputs).get(slot), judged.event, scene.makers, pairing.partner),
-        (dict(others).get(slot), judged.partner, scene.other_makers, pairing.back),
-    )
-    calls: list[list[Event]] = []
-    for leaf, taker, makers, paired in sides:
-        maker = makers.of(leaf, taker) if is_tensor(leaf) else None
-        is_alone = maker is not None and maker.is_call and maker not in paired
-        calls.append(scene.chain(maker, makers, paired) if maker is not None and is_alone else [])
-    return calls[0], calls[1]
+
+    def made_alone(side: Side, slots: Sequence[Slot], taker: Event) -> list[Event]:
+        maker = side.makers.of(dict(slots).get(slot), taker)
+        return side.chain(maker) if maker is not None and maker.is_call else []
+
+    return made_alone(scene.candidate, inputs, judged.event), made_alone(scene.reference, others, judged.partner)
 
 
 def _difference_in_argument(scene: Scene, judged: Judged, worst: MeasuredResult) -> Difference:

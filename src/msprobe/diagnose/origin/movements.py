@@ -12,8 +12,9 @@ from statistics import median
 from typing import Any
 
 from msprobe.diagnose.differences.records import numbers, numel
+from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.effect.movement import places_of_weights, weights_of
-from msprobe.diagnose.evidence import Because, Listed, Movement, Setting
+from msprobe.diagnose.evidence import Because, Listed, NamedFact, Setting
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.tolerance import frameworks
 from msprobe.messages import said
@@ -27,7 +28,8 @@ def look_at_movements(scene: Scene) -> None:
     """Suspect the optimizer, if the step before moved weights otherwise than its gradients explain."""
     if not (scene.comparer.crossing and scene.before.weights):
         return
-    now = weights_of(scene.pairing.partner.items(), scene.makers)
+    makers = scene.candidate.makers
+    now = weights_of(scene.pairing.partner.items(), makers)
     apart: dict[str, tuple[float, float]] = {}
     for name, pair in now.items():
         before = scene.before.weights.get(name)
@@ -46,27 +48,20 @@ def look_at_movements(scene: Scene) -> None:
     left, right = now[first]
     factor = median(_factor(scene.before.weights[name], now[name]) for name in apart)
     judged = next(
-        call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, scene.makers)
+        call for call in scene.judged.values() if first in places_of_weights(call.event, call.partner, makers)
     )
-    whose = f'"{first}"' + (said("and-more", len(apart) - 1) if len(apart) > 1 else "")
     times = said("times-as-far", factor) if math.isfinite(factor) and abs(factor - 1) > _SHOWN else ""
     scene.say(
         ("movement",),
         judged,
         "optimizer",
-        said(
-            "update-differs-by-framework",
-            len(apart),
-            len(now),
-            whose,
-            times,
-        ),
+        said("update-differs-by-framework", len(apart), len(now), quoted(list(apart), 1), times),
         where=first,
-        clear=True,
         facts=(
             Because("movement"),
             Listed("parameters", list(apart)),
-            Movement(max(largest for largest, _ in apart.values()), factor if math.isfinite(factor) else None),
+            NamedFact("part_of_movement", max(largest for largest, _ in apart.values())),
+            NamedFact("factor", factor if math.isfinite(factor) else None),
             Setting(_shown(left), _shown(right)),
         ),
         place=-1.0,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.diagnose.differences.words import settings_in_words
+from msprobe.diagnose.differences.words import quoted, settings_in_words
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
-from msprobe.diagnose.origin.leftovers import leftover_in_words
+from msprobe.diagnose.origin.gradients_taken import leftover_in_words
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
 from msprobe.diagnose.steps import optimizer
-from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import frameworks, tensor
@@ -43,8 +42,6 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             judged,
             "optimizer",
             said("optimizer-class-differs", event.parts.owner, partner.parts.owner),
-            where=event.name,
-            clear=True,
             facts=(Because("class"), Setting(event.record.get("class"), partner.record.get("class"))),
             place=place,
             matters=not _steps_alike(scene, judged),
@@ -52,7 +49,7 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
     for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
         name, left, right = changes[0]
         shown = settings_in_words(left, right)
-        everyone = "all parameters" if len(changes) >= len(ours) else _listed([item[0] for item in changes])
+        everyone = "all parameters" if len(changes) >= len(ours) else quoted([item[0] for item in changes])
         scene.say(
             ("setting", event, key),
             judged,
@@ -60,7 +57,6 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             said("optimizer-setting-differs", event.name, key, shown[0], shown[1], everyone)
             + (said("ratio", _ratio(left, right)) if _ratio(left, right) else ""),
             where=said("field-of-parameter", event.name, key, name),
-            clear=True,
             facts=(Setting(left, right, key), Listed("parameters", [item[0] for item in changes])),
             place=place,
             matters=True,
@@ -76,10 +72,10 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
     if not (gone or more):
         return
     if are_arranged_otherwise(scene.pairing, ours, other):
-        text = said("models-have-other-parameters", event.name, _listed(more), _listed(gone))
+        text = said("models-have-other-parameters", event.name, quoted(more), quoted(gone))
     else:
-        lacks = said("optimizer-lacks-parameters", _listed(gone), _is(gone), _they(gone)) if gone else ""
-        has = said("optimizer-has-extra-parameters", _listed(more), _is(more)) if more else ""
+        lacks = said("optimizer-lacks-parameters", quoted(gone), _is(gone), _they(gone)) if gone else ""
+        has = said("optimizer-has-extra-parameters", quoted(more), _is(more)) if more else ""
         text = Wording("{}: ", event.name) + joined("; ", [sentence for sentence in (lacks, has) if sentence])
     scene.say(
         ("members", event),
@@ -87,7 +83,6 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
         "optimizer",
         text,
         where=(gone or more)[0],
-        clear=True,
         facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
         place=place,
     )
@@ -126,8 +121,8 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
             continue
         if field == "grad" and (scene.towers(difference) or (not changed and name not in known)):
             left = difference.left
-            alone = lone_makers(scene, left, event, scene.makers, scene.pairing.partner)
-            missing = lone_makers(scene, difference.right, judged.partner, scene.other_makers, scene.pairing.back)
+            alone = scene.candidate.lone_makers(left, event)
+            missing = scene.reference.lone_makers(difference.right, judged.partner)
             if alone or missing:
                 blame_calls(scene, judged, difference, alone, missing)
                 continue
@@ -175,12 +170,6 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
             )  # fmt: skip
 
 
-def lone_makers(scene: Scene, leaf: Any, user: Event, makers: Producers, paired: Any) -> list[Event]:
-    """The calls of one side alone that made what ``user`` takes."""
-    maker = makers.of(leaf, user)
-    return scene.chain(maker, makers, paired) if maker is not None and maker not in paired else []
-
-
 def compare_fields(
     scene: Scene, judged: Judged, ours: dict[str, Any], other: dict[str, Any], place: float, when: str
 ) -> None:
@@ -197,9 +186,8 @@ def compare_fields(
                 ("field", when, names[0]),
                 judged,
                 "optimizer",
-                said("optimizer-state-on-one-side", event.name, field, _listed(names), when, side),
+                said("optimizer-state-on-one-side", event.name, field, quoted(names), when, side),
                 where=said("field-of-parameter", event.name, field, names[0]),
-                clear=True,
                 facts=(
                     Because("state"),
                     NamedFact("field", field),
@@ -259,10 +247,6 @@ def look_at_optimizer(scene: Scene, judged: Judged) -> None:
                 where=said("field-of-parameter", event.name, field, name), clear=clear,
                 facts=(NamedFact("parameter", name), NamedFact("field", field), SeenFact(difference)),
             )  # fmt: skip
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names[:4]) + (said("and-more", len(names) - 4) if len(names) > 4 else "")
 
 
 def _is(names: Sequence[str]) -> str:

@@ -6,87 +6,80 @@ That is seen within one run, where the same tensor has the same bits in any type
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.evidence import Because, NamedFact
 from msprobe.diagnose.origin.scene import Scene
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.randomness import is_random
-from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.messages import said
+
+
+class _Again(NamedTuple):
+    """A recomputed call, that of the forward pass, and the slot in which it takes something else."""
+
+    event: Event
+    forward: Event
+    slot: str = ""
 
 
 def look_for_changed_recomputation(scene: Scene) -> None:
     """Suspect the first call that takes other values when it runs again, or draws others, if its partner does not."""
-    _look_for_other_numbers(scene)
-    pairing = scene.pairing
-    healthy = {event for event, _ in _beginning_otherwise(pairing.reference, pairing.repeats)}
-    for event, slot in _beginning_otherwise(pairing.candidate, pairing.repeats):
-        judged, partner = scene.judged.get(event), pairing.partner.get(event)
-        if judged is None or partner is None or partner in healthy or partner not in pairing.repeats:
-            continue
-        forward = pairing.repeats[event]
+    if (drawing := _first_alone(scene, _drawing_otherwise)) is not None:
+        event, forward, _ = drawing
+        text = said("recompute-draws-other-numbers", event.name, forward.name)
+        facts = (NamedFact("seen_in", forward.name), Because("random"))
+        scene.say(("other numbers",), scene.judged[event], "recompute", text, facts=facts, matters=True)
+    if (beginning := _first_alone(scene, _beginning_otherwise)) is not None:
+        event, forward, slot = beginning
+        text = said("recompute-starts-differently", event.name, slot, forward.name)
         scene.say(
             ("changed recomputation",),
-            judged,
+            scene.judged[event],
             "recompute",
-            said(
-                "recompute-starts-differently",
-                event.name,
-                slot,
-                forward.name,
-            ),
+            text,
             where=f"{event.name}, {slot}",
-            clear=True,
-            matters=True,
+            facts=(NamedFact("seen_in", forward.name),),
             # Before what is said of what it takes.
             place=event.index - 0.5,
-            facts=(NamedFact("seen_in", forward.name),),
-        )
-        return
-
-
-def _look_for_other_numbers(scene: Scene) -> None:
-    pairing = scene.pairing
-    healthy = set(_drawing_otherwise(pairing.reference, pairing.repeats))
-    for event in _drawing_otherwise(pairing.candidate, pairing.repeats):
-        judged, partner = scene.judged.get(event), pairing.partner.get(event)
-        if judged is None or partner is None or partner in healthy or partner not in pairing.repeats:
-            continue
-        forward = pairing.repeats[event]
-        scene.say(
-            ("other numbers",),
-            judged,
-            "recompute",
-            said("recompute-draws-other-numbers", event.name, forward.name),
-            where=event.name,
-            clear=True,
             matters=True,
-            facts=(NamedFact("seen_in", forward.name), Because("random")),
         )
-        return
 
 
-def _drawing_otherwise(timeline: Timeline, repeats: Mapping[Event, Event]) -> Iterator[Event]:
+def _first_alone(scene: Scene, find: Callable[[Side, Mapping[Event, Event]], Iterator[_Again]]) -> _Again | None:
+    """The first call of the candidate that is found, if its partner is a recomputed one, too, and is not found."""
+    repeats = scene.pairing.repeats
+    healthy = {again.event for again in find(scene.reference, repeats)}
+    for again in find(scene.candidate, repeats):
+        partner = scene.pairing.partner.get(again.event)
+        if again.event in scene.judged and partner is not None and partner not in healthy and partner in repeats:
+            return again
+    return None
+
+
+def _drawing_otherwise(side: Side, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
     """Recomputed random calls that take the tensors that they took in the forward pass, and give others."""
-    for event in timeline:
+    for event in side.timeline:
         forward = repeats.get(event) if event.is_call and is_random(event) else None
         if forward is None or _marks(event.inputs()) != _marks(forward.inputs()):
             continue
         if _marks(event.outputs()) != _marks(forward.outputs()):
-            yield event
+            yield _Again(event, forward)
 
 
 def _marks(slots: Sequence[Slot]) -> list[Hashable]:
     return [fingerprint(leaf) for _, leaf in slots if is_tensor(leaf)]
 
 
-def _beginning_otherwise(timeline: Timeline, repeats: Mapping[Event, Event]) -> Iterator[tuple[Event, str]]:
+def _beginning_otherwise(side: Side, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
     """Recomputed calls that take another tensor than in the forward pass, and which; not one that a recomputed call
     made: kernels that add in no fixed order may make another one.
     """
     made: set[Hashable] = set()
-    for event in timeline:
+    for event in side.timeline:
         forward = repeats.get(event)
         if forward is None:
             continue
@@ -94,6 +87,6 @@ def _beginning_otherwise(timeline: Timeline, repeats: Mapping[Event, Event]) -> 
         for slot, leaf in event.inputs() if event.is_call else ():
             mark, other = fingerprint(leaf), fingerprint(before.get(slot))
             if is_tensor(leaf) and mark is not None and other is not None and mark != other and mark not in made:
-                yield event, slot
+                yield _Again(event, forward, slot)
                 break
         made.update(mark for _, leaf in event.outputs() if (mark := fingerprint(leaf)) is not None)

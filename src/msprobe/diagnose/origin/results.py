@@ -38,17 +38,10 @@ def look_behind_statistics(scene: Scene, judged: Judged) -> bool:
         if not todo:
             break
         event, leaf, partner, twin = todo.pop(0)
-        maker, other = scene.makers.of(leaf, event), scene.other_makers.of(twin, partner)
-        alone = maker is not None and maker not in scene.pairing.partner
-        missing = other is not None and other not in scene.pairing.back
+        maker = scene.candidate.makers.of(leaf, event)
+        alone, missing = scene.candidate.chain(maker), scene.reference.lone_makers(twin, partner)
         if alone or missing:
-            blame_calls(
-                scene,
-                judged,
-                Difference("its result", "value", None, None, math.inf),
-                scene.chain(maker, scene.makers, scene.pairing.partner) if maker is not None and alone else [],
-                scene.chain(other, scene.other_makers, scene.pairing.back) if other is not None and missing else [],
-            )
+            blame_calls(scene, judged, Difference("its result", "value", None, None, math.inf), alone, missing)
             return True
         judged_maker = scene.judged.get(maker) if maker is not None else None
         if judged_maker is None or maker is None:
@@ -73,7 +66,7 @@ def behind_equal_statistics(scene: Scene, judged: Judged) -> Judged | None:
         if not event.changed_inputs:
             return event if event is not judged and scene.is_reproduced(event.event) else None
         for difference in event.changed_inputs:
-            maker = scene.makers.of(difference.left, event.event) if difference.delta == 0.0 else None
+            maker = scene.candidate.makers.of(difference.left, event.event) if difference.delta == 0.0 else None
             judged_maker = scene.judged.get(maker) if maker is not None else None
             if maker is None or judged_maker is None or judged_maker.output_difference or judged_maker.arguments:
                 return None
@@ -98,14 +91,13 @@ def blame_type(scene: Scene, judged: Judged, difference: Difference) -> None:
             dtype_word(difference.right),
         ),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(Setting(difference.left["dtype"], difference.right["dtype"]),),
     )
 
 
 def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
     event = judged.event
-    maker = scene.makers.of(layout.left, event)
+    maker = scene.candidate.makers.of(layout.left, event)
     scene.say(
         ("layout", event),
         judged,
@@ -120,7 +112,6 @@ def blame_layout(scene: Scene, judged: Judged, layout: Difference) -> None:
         + (said("made-by", maker.name) if maker else "")
         + (": the random numbers fall on different elements" if is_random(event) else ", and the result depends on it"),
         where=f"{event.name}, {layout.slot}",
-        clear=True,
         facts=(NamedFact("made_by", maker.name if maker else None),),
         alternatives=(maker.name,) if maker else (),
     )
@@ -167,13 +158,7 @@ def blame_result(scene: Scene, judged: Judged, clear: bool = True, matters: bool
             blame_argument(scene, forward)
             return
         kind = "gradient"
-        text = said(
-            "backward-result-differs",
-            event.name,
-            first.slot,
-            scene.how(first),
-            why,
-        )
+        text = said("backward-result-differs", event.name, first.slot, scene.how(first), why)
     elif event.direction == "gradient":
         kind = "parameter_gradient"
         text, cause = _gradient_report(scene, event, first)
@@ -219,19 +204,11 @@ def _known_by_statistics(judged: Judged) -> bool:
 
 def _blame_random(scene: Scene, judged: Judged) -> bool:
     """True if one side alone draws random numbers before: then all that are drawn later are others."""
-    for side, calls, user in (
-        ("candidate", scene.random_alone, judged.event),
-        ("reference", scene.random_missing, judged.partner),
-    ):
-        earlier = next((call for call in reversed(calls) if call.index < user.index), None)
+    for side, user in ((scene.candidate, judged.event), (scene.reference, judged.partner)):
+        earlier = next((call for call in reversed(side.random_alone) if call.index < user.index), None)
         if earlier is not None:
-            text = said(
-                "extra-random-call",
-                judged.event.name,
-                side,
-                earlier.name,
-            )
-            scene.say(("calls", earlier), judged, "structure", text, where=earlier.name, clear=True, entry=earlier)
+            text = said("extra-random-call", judged.event.name, side.name, earlier.name)
+            scene.say(("calls", earlier), judged, "structure", text, entry=earlier)
             return True
     return False
 
@@ -246,13 +223,7 @@ def _gradient_report(scene: Scene, event: Event, difference: Difference) -> tupl
             None,
         )
     tied_side, two = ("reference", "candidate") if tie.tied == "reference" else ("candidate", "reference")
-    text = said(
-        "tied-on-one-side",
-        name,
-        tie.other,
-        tied_side,
-        two,
-    )
+    text = said("tied-on-one-side", name, tie.other, tied_side, two)
     return text, "tie"
 
 
@@ -278,14 +249,7 @@ def blame_saved_tensor(scene: Scene, judged: Judged) -> bool:
         ("calls", writer),
         judged,
         kind,
-        said(
-            "saved-tensor-overwritten",
-            text,
-            event.name,
-            scene.how(judged.changed_outputs[0]),
-        ),
-        where=writer.name,
-        clear=True,
+        said("saved-tensor-overwritten", text, event.name, scene.how(judged.changed_outputs[0])),
         facts=(NamedFact("seen_in", event.name), SeenFact(judged.changed_outputs[0])),
         entry=writer,
         alternatives=(event.name,),

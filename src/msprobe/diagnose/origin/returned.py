@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msprobe.diagnose.differences.records import fingerprint
-from msprobe.diagnose.evidence import NamedFact, SeenFact
+from msprobe.diagnose.evidence import NamedFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
@@ -19,27 +19,18 @@ def blame_return(scene: Scene, judged: Judged) -> bool:
     if not event.is_module or event.layer or event.direction not in ("forward", "recompute"):
         return False
     for difference in judged.changed_outputs:
-        mine = _origin(event, difference.left, scene.makers)
-        theirs = _origin(partner, difference.right, scene.other_makers)
+        mine = _origin(event, difference.left, scene.candidate.makers)
+        theirs = _origin(partner, difference.right, scene.reference.makers)
         if mine is None or theirs is None or _answer(scene, mine, theirs):
             continue
         scene.say(
             ("returned", event, difference.slot),
             judged,
             "structure",
-            said(
-                "input-comes-from-elsewhere",
-                difference.slot,
-                event.name,
-                _in_words(mine),
-                _in_words(theirs),
-            ),
-            where=f"{event.name}, {difference.slot}",
-            clear=True,
+            said("input-comes-from-elsewhere", difference.slot, event.name, _in_words(mine), _in_words(theirs)),
             facts=(
                 NamedFact("candidate_takes", _name(mine)),
                 NamedFact("reference_takes", _name(theirs)),
-                SeenFact(difference),
             ),
             difference=difference,
         )
@@ -58,19 +49,12 @@ def is_returned_otherwise(scene: Scene, maker: Event, other: Event) -> bool:
 def _origin(module: Event, leaf: Any, makers: Producers) -> Event | str | None:
     """The call inside a module that made its result, or the slot in which it was given; None if neither is known."""
     maker = makers.of(leaf, module)
-    if maker is not None and _is_inside(maker, module):
+    if maker is not None and module in maker.around():
         return maker
     mark = fingerprint(leaf)
     return next(
         (slot for slot, leaf_given in module.inputs() if mark is not None and fingerprint(leaf_given) == mark), None
     )
-
-
-def _is_inside(event: Event, module: Event) -> bool:
-    outer = event.parent
-    while outer is not None and outer is not module:
-        outer = outer.parent
-    return outer is module
 
 
 def _answer(scene: Scene, mine: Event | str, theirs: Event | str) -> bool:

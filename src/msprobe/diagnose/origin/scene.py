@@ -100,8 +100,8 @@ class Scene(StepFacts):
         judged: Judged,
         kind: FindingKind,
         message: str,
-        where: str,
-        clear: bool,
+        where: str = "",
+        clear: bool = True,
         facts: Sequence[Fact] = (),
         entry: Event | None = None,
         place: float | None = None,
@@ -111,17 +111,19 @@ class Scene(StepFacts):
         shows_later: str = "",
         waits: bool = False,
     ) -> None:
-        """Suspect what a pair says, unless something was said under this mark; see :class:`Suspect`."""
+        """Suspect what a pair says, unless something was said under this mark; see :class:`Suspect`. ``where``: if
+        nothing else is said, the record, with the slot that differs. ``difference`` is among the facts.
+        """
         if self.ledger.knows(mark):
             return
         event = entry or judged.event
-        finding = self.finding(event, kind, message, where, facts)
-        if alternatives:
-            finding = replace(finding, alternatives=alternatives)
-        place = judged.event.index if place is None else place
+        if not where:
+            where = event.name if difference is None or entry is not None else f"{event.name}, {difference.slot}"
+        if difference is not None and not any(isinstance(fact, SeenFact) for fact in facts):
+            facts = (*facts, SeenFact(difference))
         suspect = Suspect(
-            finding,
-            place,
+            replace(self.finding(event, kind, message, where, facts), alternatives=alternatives),
+            judged.event.index if place is None else place,
             clear,
             matters,
             shows_later,
@@ -131,6 +133,24 @@ class Scene(StepFacts):
             waits=waits,
         )
         self.ledger.say(mark, suspect)
+
+    def add(
+        self,
+        event: Event,
+        kind: FindingKind,
+        message: str,
+        where: str = "",
+        facts: Sequence[Fact] = (),
+        place: float | None = None,
+        clear: bool = True,
+        matters: bool = False,
+        judged: Judged | None = None,
+        shows_later: str = "",
+    ) -> None:
+        """Suspect what a record of either side says, which is found once in a step. It stands where the record does."""
+        place = self.place_of(event) if place is None else place
+        finding = self.finding(event, kind, message, where or event.name, facts)
+        self.ledger.add(Suspect(finding, place, clear, matters, shows_later, judged=judged))
 
     def finding(self, event: Event, kind: FindingKind, message: str, where: str, facts: Sequence[Fact] = ()) -> Finding:
         """A finding at a record of either side."""

@@ -18,10 +18,9 @@ from msprobe.diagnose.origin.choices import look_for_tokens
 from msprobe.diagnose.origin.detached import look_for_detached
 from msprobe.diagnose.origin.ends_alone import look_for_lone_ends
 from msprobe.diagnose.origin.gradients import look_for_missing_gradients
+from msprobe.diagnose.origin.gradients_taken import look_for_leftovers
 from msprobe.diagnose.origin.inputs import look_at_dtype, look_at_input
 from msprobe.diagnose.origin.ledger import Suspect
-from msprobe.diagnose.origin.leftovers import look_for_leftovers
-from msprobe.diagnose.origin.lone_gradients import look_for_lone_gradients
 from msprobe.diagnose.origin.movements import look_at_movements
 from msprobe.diagnose.origin.optimizer_step import look_at_optimizer, look_at_settings_of
 from msprobe.diagnose.origin.recomputed import look_for_changed_recomputation
@@ -36,7 +35,7 @@ from msprobe.diagnose.origin.returned import blame_return
 from msprobe.diagnose.origin.scaled_clipping import look_for_scaled_clipping
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.steps_alone import look_for_lone_steps
-from msprobe.diagnose.origin.structure import look_for_lone_calls
+from msprobe.diagnose.origin.structure import look_for_lone_calls, look_for_lone_gradients
 from msprobe.diagnose.origin.whole_numbers import look_for_rounded_numbers
 from msprobe.diagnose.origin.writes import look_for_lone_writes
 from msprobe.diagnose.steps.randomness import is_random

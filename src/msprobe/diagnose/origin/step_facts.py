@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,15 +27,14 @@ from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights, recorded_parameters, weights_in_order
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.links import Producers, consumers_of
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
-from msprobe.diagnose.steps.randomness import is_random
-from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
 from msprobe.diagnose.tolerance.effect import unit_of
-from msprobe.diagnose.tolerance.judge import Judged, dtype_policy, judge_all
+from msprobe.diagnose.tolerance.judge import Judged, judge_all
 from msprobe.messages import Wording, said
 from msprobe.statistics_table import FURTHER, USUAL_KEYS
 
@@ -65,8 +63,7 @@ class StepBefore:
 class StepFacts:
     """Facts of a step; none of them changes while origins are looked for.
 
-    ``judged`` holds all pairs; ``makers`` and ``other_makers`` say which call made a tensor, in the candidate and
-    in the reference; ``consumers`` which calls take it.
+    ``judged`` holds all pairs; ``sides`` the ``candidate`` and the ``reference``.
     """
 
     def __init__(
@@ -76,19 +73,17 @@ class StepFacts:
         self.comparer = comparer
         self.first_step = first_step
         self.before = before or StepBefore()
-        self.makers = Producers(pairing.candidate)
-        self.other_makers = Producers(pairing.reference)
-        self.judged = judge_all(pairing, comparer, self.makers)
+        self.candidate = Side("candidate", pairing.candidate, pairing.partner, pairing.alone())
+        self.reference = Side("reference", pairing.reference, pairing.back, pairing.missing())
+        self.sides = self.candidate, self.reference
+        self.judged = judge_all(pairing, comparer, self.candidate.makers)
         # A compiled function is one record beside modules: of what they consist it says nothing.
         self.has_calls = any(
             event.parts.kind == "api" and event.parts.owner != "Compiled" for event in pairing.candidate
         )
-        lone = [*pairing.alone(), *pairing.missing()]
+        lone = [*self.candidate.alone, *self.reference.alone]
         self.same_passes = not any(event.is_module and event.direction == "forward" for event in lone)
-        self.consumers = (consumers_of(pairing.candidate.events), consumers_of(pairing.reference.events))
-        self.random_alone = [event for event in pairing.alone() if is_random(event)]
-        self.random_missing = [event for event in pairing.missing() if is_random(event)]
-        self.dtype_policy = dtype_policy(self.judged.values())
+        self.dtype_policy = _dtype_policy(self.judged.values())
         for call in self.judged.values() if self.dtype_policy else ():
             if call.event.module is None and not _follows_policy(call):
                 continue  # weights and averages have types of their own
@@ -103,6 +98,21 @@ class StepFacts:
         return not self.is_structure and all(
             map(_has_judged_statistics, (self.pairing.candidate, self.pairing.reference))
         )
+
+    def other(self, side: Side) -> Side:
+        """The other one."""
+        return self.reference if side is self.candidate else self.candidate
+
+    def parameters_in(self, difference: Difference) -> tuple[list[str], list[str]]:
+        """The parameters that have the values of what differs, on either side."""
+        sides = zip(self.sides, (difference.left, difference.right), strict=True)
+        here, there = (side.makers.parameters(leaf) for side, leaf in sides)
+        return here, there
+
+    def judged_at(self, side: Side, event: Event | None) -> Judged | None:
+        """The pair that an event of a side belongs to, as it was judged."""
+        mine = event if side is self.candidate or event is None else side.paired.get(event)
+        return self.judged.get(mine) if mine is not None else None
 
     @property
     def is_structure(self) -> bool:
@@ -209,32 +219,15 @@ class StepFacts:
         unit = units.unit(judged.event.outputs(), judged.partner.outputs(), judged.event.inputs())
         return frameworks.is_more(delta, unit, self.comparer.weights_apart)
 
-    def chain(self, event: Event, makers: Producers, paired: Any) -> list[Event]:
-        """The unpaired calls that lead to ``event``, first one first."""
-        chain_found: dict[Event, None] = {}
-        todo = [event]
-        while todo and len(chain_found) < 200:
-            met = todo.pop()
-            if met in chain_found:
-                continue
-            chain_found[met] = None
-            for _, leaf in met.inputs():
-                maker = makers.of(leaf, met) if is_tensor(leaf) else None
-                if maker is not None and maker not in paired and maker not in chain_found:
-                    todo.append(maker)
-        return sorted(chain_found, key=lambda member: member.index)
-
     def fed_by_difference(self, chain: Sequence[Event], seen: Difference) -> bool:
         """True if what goes into unpaired calls differs already, so that it explains what is seen of their result."""
-        for event in chain:
-            for _, leaf in event.inputs():
-                maker = self.makers.of(leaf, event) if is_tensor(leaf) else None
-                if maker is None or maker not in self.pairing.partner:
-                    continue
-                judged = self.judged[maker]
-                if (self.comparer.crossing or judged.changed_outputs) and explained.by_chain(seen, self.apart(judged)):
-                    return True
-        return False
+        makers = (self.candidate.makers.of(leaf, event) for event in chain for _, leaf in event.inputs())
+        return any(
+            (self.comparer.crossing or self.judged[maker].changed_outputs)
+            and explained.by_chain(seen, self.apart(self.judged[maker]))
+            for maker in makers
+            if maker is not None and maker in self.pairing.partner
+        )
 
     def children_differ(self, event: Event) -> bool:
         children = [self.judged.get(child) for child in event.children if child.direction == event.direction]
@@ -283,21 +276,6 @@ class StepFacts:
             elif event.parts.kind == "optimizer":
                 leaves += (fields.get("grad") for fields in parameters_of(event).values())
         return frozenset(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
-
-    def users_of(self, forward: Event | None, slot: str, side: int) -> Iterator[Event]:
-        """The calls that took the result which the gradient in ``slot`` belongs to, in order. All tensors of NaN look
-        alike: of these there are as many as calls, and who asks needs the first few.
-        """
-        if forward is None:
-            return
-        place = slot.partition(".")[2]
-        output = f"output.{place}"
-        for name, leaf in forward.outputs():
-            if name == output or name.partition(".")[2] == place:
-                mark = fingerprint(leaf)
-                consumers = self.consumers[side].get(mark, []) if mark is not None else []
-                later = bisect_right(consumers, forward.index, key=lambda event: event.index)
-                yield from map(consumers.__getitem__, range(later, len(consumers)))
 
     @cached_property
     def passes_of_root(self) -> list[Event]:
@@ -355,14 +333,14 @@ class StepFacts:
     @cached_property
     def lone_writes(self) -> Mapping[Hashable, Event]:
         """The first call of the candidate alone that writes to a tensor, by what identifies the tensor."""
-        calls = (event for event in self.pairing.alone() if writes_in_place(event.stem))
-        return _first_takers((event, event.inputs()[:1]) for event in calls)
+        calls = (event for event in self.candidate.alone if writes_in_place(event.stem))
+        return _first_of((leaf, event) for event in calls for _, leaf in event.inputs()[:1])
 
     @cached_property
     def missing_copies(self) -> Mapping[Hashable, Event]:
         """The first call of the reference alone that copies a tensor, by what identifies the tensor."""
-        calls = (event for event in self.pairing.missing() if operation(event.stem) in operators.COPIES)
-        return _first_takers((event, event.inputs()) for event in calls)
+        calls = (event for event in self.reference.alone if operation(event.stem) in operators.COPIES)
+        return _first_of((leaf, event) for event in calls for _, leaf in event.inputs())
 
     @cached_property
     def _pairs_before(self) -> list[tuple[Event, Event] | None]:
@@ -404,7 +382,7 @@ class StepFacts:
         return any(
             consumer.index > maker.index and consumer is not user
             for m in marks
-            for consumer in self.consumers[0].get(m, ())
+            for consumer in self.candidate.consumers.get(m, ())
         )
 
     def how(self, difference: Difference, bound: bool = False) -> str:
@@ -413,15 +391,27 @@ class StepFacts:
         return Wording(" ({})", words) if words else ""
 
 
-def _first_takers(calls: Iterable[tuple[Event, Sequence[Slot]]]) -> dict[Hashable, Event]:
+def _dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
+    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
+    counts: dict[tuple[str, str], int] = {}
+    total = 0
+    for call in judged:
+        if call.event.direction != "forward":
+            continue
+        total += 1
+        for pair in {(d.left["dtype"], d.right["dtype"]) for d in call.outputs if d.what == "dtype"}:
+            counts[pair] = counts.get(pair, 0) + 1
+    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}
+
+
+def _first_of(taken: Iterable[tuple[Any, Event]]) -> dict[Hashable, Event]:
     """The first call that takes a tensor, by what identifies the tensor."""
-    first_takers: dict[Hashable, Event] = {}
-    for event, taken in calls:
-        for _, leaf in taken:
-            mark = fingerprint(leaf)
-            if mark is not None:
-                first_takers.setdefault(mark, event)
-    return first_takers
+    marked = ((fingerprint(leaf), event) for leaf, event in taken)
+    first: dict[Hashable, Event] = {}
+    for mark, event in marked:
+        first.setdefault(mark, event)
+    first.pop(None, None)
+    return first
 
 
 def _form(event: Event) -> Hashable:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Because, Listed, NamedFact
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.steps.links import Producers
+from msprobe.diagnose.origin.sides import Side
 from msprobe.diagnose.steps.optimizer import parameters_of
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.messages import said
 
 
@@ -21,38 +20,21 @@ def look_for_lone_steps(scene: Scene) -> None:
     """
     if scene.comparer.crossing:
         return
-    pairing = scene.pairing
-    candidate, reference = pairing.candidate, pairing.reference
-    if not _recorded_alike(candidate, reference):
+    if not _recorded_alike(scene.candidate.timeline, scene.reference.timeline):
         return
-    for there, events, makers, side in (
-        (reference, pairing.alone(), scene.other_makers, "candidate"),
-        (candidate, pairing.missing(), scene.makers, "reference"),
-    ):
-        steps = [event for event in events if event.parts.kind == "optimizer" and not event.record.get("skipped")]
-        theirs = [event for event in there if event.parts.kind == "optimizer"]
-        stepped = {plain_path(name) for event in theirs for name in parameters_of(event)}
+    for side, there in (scene.sides, scene.sides[::-1]):
+        steps = [event for event in side.alone if event.parts.kind == "optimizer" and not event.record.get("skipped")]
+        stepped = {plain_path(name) for event in there.timeline.optimizers for name in parameters_of(event)}
         names = [name for event in steps for name in parameters_of(event) if plain_path(name) not in stepped]
-        if not names or not _trains(there) or _writes_to_weights(there, makers):
+        if not names or not _trains(there.timeline) or _writes_to_weights(there):
             continue
-        if side == "reference":
-            text = said(
-                "optimizer-step-missing",
-                _counted(names),
-                named(steps),
-            )
+        if side is scene.reference:
+            text = said("optimizer-step-missing", _counted(names), named(steps))
         else:
             text = said("optimizer-step-extra", named(steps), _counted(names))
-        finding = scene.finding(
-            steps[0],
-            "optimizer",
-            text,
-            where=steps[0].name,
-            facts=(Because("no_step"), NamedFact("only_in", side), Listed("parameters", names)),
-        )
-        scene.ledger.add(
-            Suspect(finding, scene.place_of(steps[0]), clear=True, shows_later=said("steps-of-one-side", side))
-        )
+        facts = (Because("no_step"), NamedFact("only_in", side.name), Listed("parameters", names))
+        later = said("steps-of-one-side", side.name)
+        scene.add(steps[0], "optimizer", text, facts=facts, shows_later=later)
 
 
 def _recorded_alike(timeline: Timeline, other: Timeline) -> bool:
@@ -67,19 +49,16 @@ def _trains(timeline: Timeline) -> bool:
     return any(event.direction in ("backward", "gradient") for event in timeline)
 
 
-def _writes_to_weights(timeline: Timeline, makers: Producers) -> bool:
+def _writes_to_weights(side: Side) -> bool:
     """True if calls after the backward pass write to parameters: an optimizer written by hand."""
-    backward = [event.index for event in timeline if event.direction == "backward"]
-    end = backward[-1] if backward else -1
+    end = max((event.index for event in side.timeline if event.direction == "backward"), default=-1)
     return any(
-        event.index > end and writes_in_place(event.stem) and _takes_weight(event, makers)
-        for event in timeline
-        if event.parts.kind == "api"
+        event.index > end
+        and event.parts.kind == "api"
+        and writes_in_place(event.stem)
+        and any(side.makers.parameters(leaf) for _, leaf in event.inputs())
+        for event in side.timeline
     )
-
-
-def _takes_weight(event: Event, makers: Producers) -> bool:
-    return any(makers.parameter(leaf) is not None for _, leaf in event.inputs())
 
 
 def _counted(names: list[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import writes_in_place
 from msprobe.diagnose.differences.records import Difference, described
+from msprobe.diagnose.differences.words import quoted
 from msprobe.diagnose.effect.weights import weights_taken
 from msprobe.diagnose.evidence import Listed, NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
@@ -22,7 +23,7 @@ def parameters_taken(scene: Scene, event: Event, difference: Difference) -> list
     """Which parameters a call may take, the likeliest first. Several may have the values of one, as when weights are
     tied on one side: then it is that of both sides, or of the module that the call runs in.
     """
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     own = f"{event.module}."
     every = list(dict.fromkeys([*here, *there]))
     return sorted(every, key=lambda name: (not (name in here and name in there), not name.startswith(own)))
@@ -32,8 +33,8 @@ def is_written_in_step(scene: Scene, judged: Judged, difference: Difference) -> 
     """True if a call of this step wrote to what a module keeps, on both sides: a target network, an average of weights,
     a step of another optimizer. How far that is apart is asked of the call.
     """
-    maker = scene.makers.of(difference.left, judged.event)
-    other = scene.other_makers.of(difference.right, judged.partner)
+    maker = scene.candidate.makers.of(difference.left, judged.event)
+    other = scene.reference.makers.of(difference.right, judged.partner)
     if maker is None or other is None or scene.pairing.partner.get(maker) is not other:
         return False
     return maker.parts.kind == "optimizer" or writes_in_place(maker.stem)
@@ -43,7 +44,7 @@ def look_at_weight(scene: Scene, judged: Judged, difference: Difference, names: 
     """A call takes a parameter, and it is not the same: does that parameter differ, or is it another one?"""
     known = scene.equal_weights
     differing = next((name for name in names if known.get(name) is False), None)
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     another = all(known.get(name) for name in names)
     if set(here) & set(there):
         # The same parameter, from which a side has moved elements: statistics of it alone do not say their order.
@@ -85,7 +86,6 @@ def blame_weight(scene: Scene, judged: Judged, difference: Difference, name: str
                 _shape(difference.right),
             ),
             where=f"{judged.event.name}, {difference.slot}",
-            clear=True,
             facts=(NamedFact("candidate_takes", [name]), NamedFact("reference_takes", [other])),
         )
         return
@@ -122,7 +122,7 @@ def _other_name(scene: Scene, judged: Judged, difference: Difference) -> str | N
     """What the reference calls the parameter in a slot, where it says so."""
     if difference.slot.startswith("parameters."):
         return plain_name(judged.partner, difference.slot)
-    return next(iter(scene.other_makers.parameters(difference.right)), None)
+    return next(iter(scene.reference.makers.parameters(difference.right)), None)
 
 
 def _shape(leaf: Any) -> list[int]:
@@ -134,7 +134,7 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
     so that one side leaves out calls, makes others, or makes them in another order.
     """
     event = judged.event
-    here, there = scene.makers.parameters(difference.left), scene.other_makers.parameters(difference.right)
+    here, there = scene.parameters_in(difference)
     if common := [name for name in here if name in there]:
         text = said("parameter-moved", difference.slot, event.name, common[0])
     else:
@@ -145,13 +145,12 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
             _named(here, difference.left),
             _named(there, difference.right),
         )
-    taken = weights_taken(scene.pairing.candidate, scene.makers)
-    others = weights_taken(scene.pairing.reference, scene.other_makers)
+    taken, others = (weights_taken(side.timeline, side.makers) for side in scene.sides)
     unused, more = sorted(others - taken), sorted(taken - others)
     if unused:
-        text += said("candidate-does-not-use", _listed(unused))
+        text += said("candidate-does-not-use", quoted(unused, 1))
     elif more:
-        text += said("reference-does-not-use", _listed(more))
+        text += said("reference-does-not-use", quoted(more, 1))
     elif here and there:
         text += ", which both sides use: their calls run in a different order, or one uses the wrong parameter"
     scene.say(
@@ -160,7 +159,6 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
         "structure",
         said("parameters-themselves-agree", text),
         where=f"{event.name}, {difference.slot}",
-        clear=True,
         facts=(
             NamedFact("candidate_takes", here[:1]),
             NamedFact("reference_takes", there[:1]),
@@ -172,7 +170,3 @@ def blame_another_weight(scene: Scene, judged: Judged, difference: Difference) -
 
 def _named(names: Sequence[str], leaf: object) -> str:
     return f'"{names[0]}"' if names else said("no-parameter", described(leaf))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f'"{names[0]}"' + (said("and-more", len(names) - 1) if len(names) > 1 else "")

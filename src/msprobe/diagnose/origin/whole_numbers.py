@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from msprobe.diagnose.evidence import Because, NamedFact
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps.whole_numbers import RoundedNumbers, rounded_numbers
 from msprobe.messages import said
@@ -14,9 +13,9 @@ _FACTS = frozenset(("argument", "dtype", "structure"))
 
 def look_for_rounded_numbers(scene: Scene) -> None:
     """Report the first call that does it, of the side that does; nothing if both do, or if it was reported before."""
-    pairing = scene.pairing
-    mine = {numbers.event: numbers for numbers in rounded_numbers(pairing.candidate, scene.makers)}
-    theirs = {numbers.event: numbers for numbers in rounded_numbers(pairing.reference, scene.other_makers)}
+    mine, theirs = (
+        {numbers.event: numbers for numbers in rounded_numbers(side.timeline, side.makers)} for side in scene.sides
+    )
     if bool(mine) == bool(theirs):
         return
     rounded = mine or theirs
@@ -26,13 +25,8 @@ def look_for_rounded_numbers(scene: Scene) -> None:
 
 
 def _add_finding(scene: Scene, rounded: RoundedNumbers, side: str) -> None:
-    finding = scene.finding(
-        rounded.event,
-        "dtype",
-        said("only-on-one-side", rounded.text, side),
-        where=rounded.event.name,
-        facts=(Because("rounded_numbers"), NamedFact("exact_up_to", rounded.limit)),
-    )
+    text = said("only-on-one-side", rounded.text, side)
+    facts = (Because("rounded_numbers"), NamedFact("exact_up_to", rounded.limit))
     # In types of few digits rounding hides what it does; but texts are no longer distinguished by where words stand.
     judged = scene.judged.get(rounded.event)
-    scene.ledger.add(Suspect(finding, scene.place_of(rounded.event), clear=True, matters=True, judged=judged))
+    scene.add(rounded.event, "dtype", text, facts=facts, matters=True, judged=judged)

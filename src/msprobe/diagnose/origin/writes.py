@@ -11,7 +11,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation, plain_path, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel, statistics
-from msprobe.diagnose.differences.words import named
+from msprobe.diagnose.differences.words import listed, named
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
@@ -27,23 +27,19 @@ _BEGIN = tuple(operators.BEGIN)
 
 def look_for_lone_writes(scene: Scene) -> None:
     """Suspect the writes and exchanges of one side alone that no later call takes up."""
-    pairing = scene.pairing
     already_named = {name for suspect in scene.ledger.suspects for name in _named_in(suspect)}
-    here, there = pairing.alone(), pairing.missing()
-    for events, others, makers, consumers, message in (
-        (here, there, scene.makers, scene.consumers[0], "extra-calls"),
-        (there, here, scene.other_makers, scene.consumers[1], "missing-calls"),
-    ):
+    for side, message in zip(scene.sides, ("extra-calls", "missing-calls"), strict=True):
+        others = scene.other(side).alone
         writes = [
             event
-            for event in events
+            for event in side.alone
             if event.direction == "forward"
             and event.name not in already_named
-            and _writes_to_what_stays(scene, event, makers)
+            and _writes_to_what_stays(scene, event, side.makers)
             and not any(
                 user.index > event.index
                 for _, leaf in event.outputs()
-                for user in consumers.get(fingerprint(leaf), ())
+                for user in side.consumers.get(fingerprint(leaf), ())
                 if fingerprint(leaf) is not None
             )
         ]
@@ -53,37 +49,28 @@ def look_for_lone_writes(scene: Scene) -> None:
         if any(_leave_otherwise(scene, pair) for pair in pairs):
             _say_replaced(scene, pairs[0], len(pairs))
             return
-        first = _beginning(writes[0], events)
-        names, optimizers = _gradients_written(pairing.candidate if events is here else pairing.reference, writes)
+        first = _beginning(writes[0], side.alone)
+        names, optimizers = _gradients_written(side.timeline, writes)
         what = _in_words(writes, names, optimizers)
-        finding = scene.finding(
-            first,
-            "structure",
-            Wording("{}: {}", said(message, named(writes)), what),
-            where=first.name,
-            facts=(
-                Listed("calls", [event.name for event in writes]),
-                *([Listed("parameters", names)] if names else []),
-            ),
-        )
-        place = scene.place_of(first)
+        text = Wording("{}: {}", said(message, named(writes)), what)
+        calls = Listed("calls", [event.name for event in writes])
+        facts = (calls, Listed("parameters", names)) if names else (calls,)
         # The other side may do the same in another way: then the weights say.
         sure = not _done_otherwise(writes[0], others)
         if sure and scene.arrival.clean:
             # What they do to gradients is undone, or undoes something, before anything uses these.
-            gradients = _gradients_of(pairing.candidate if events is here else pairing.reference)
+            gradients = _gradients_of(side.timeline)
             sure = not all(_writes_to(event, gradients) for event in writes)
         # Copies to what nothing takes may be kept for the eye alone: the steps that follow say.
-        copies = all(_copies_state(event, makers) for event in writes)
-        scene.ledger.add(Suspect(finding, place, clear=sure or copies, matters=sure and not copies))
+        copies = all(_copies_state(event, side.makers) for event in writes)
+        scene.add(first, "structure", text, facts=facts, clear=sure or copies, matters=sure and not copies)
 
 
 def _in_words(events: Sequence[Event], names: Sequence[str], optimizers: Sequence[str]) -> str:
     """What lone writes or exchanges do, and what becomes of it. ``names``: parameters whose gradients they write."""
     if names:
         writes = "it writes" if len(events) == 1 else "they write"
-        more = said("and-more", len(names) - 4) if len(names) > 4 else ""
-        whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", ", ".join(names[:4]), more)
+        whose = said("gradients-of-parameters", "s" if len(names) > 1 else "", listed(names), "")
         return said("writes-to-gradients", writes, whose, joined(" and ", optimizers), "s" * (len(optimizers) == 1))
     what = said("exchange-kept-state") if events[0].is_collective else said("change-kept-state")
     return said("nothing-uses-it", what)
@@ -153,19 +140,8 @@ def _mark(leaf: dict[str, Any]) -> Hashable:
 def _say_replaced(scene: Scene, pair: tuple[Event, Event], count: int) -> None:
     mine, theirs = pair
     more = said("so-many-more-times", count - 1) if count > 1 else ""
-    finding = scene.finding(
-        mine,
-        "structure",
-        said(
-            "replaced-write",
-            mine.name,
-            theirs.name,
-            more,
-        ),
-        where=mine.name,
-        facts=(OneSide((mine.name,), (theirs.name,)),),
-    )
-    scene.ledger.add(Suspect(finding, scene.place_of(mine), clear=True, matters=True))
+    text = said("replaced-write", mine.name, theirs.name, more)
+    scene.add(mine, "structure", text, facts=(OneSide((mine.name,), (theirs.name,)),), matters=True)
 
 
 def _writes_to_what_stays(scene: Scene, event: Event, makers: Producers) -> bool:

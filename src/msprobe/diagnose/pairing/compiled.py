@@ -5,11 +5,12 @@ So what the other side made inside them answers to nothing, and is left out befo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 from msprobe.compare.entry_names import operation, plain_path
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, is_floating
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.steps.optimizer import parameters_of, renamed
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline
@@ -38,17 +39,7 @@ def leave_out_unseen(candidate: Timeline, reference: Timeline) -> list[str]:
                 paths.append(plain_path(event.parts.path))
         if paths:
             _call_plainly(timeline)
-            named = list(dict.fromkeys(paths))
-            shown = ", ".join(named[:_LISTED]) + (
-                said("and-more", len(named) - _LISTED) if len(named) > _LISTED else ""
-            )
-            notes.append(
-                said(
-                    "modules-compiled",
-                    side,
-                    shown,
-                )
-            )
+            notes.append(said("modules-compiled", side, listed(list(dict.fromkeys(paths)), _LISTED)))
     return notes
 
 
@@ -79,12 +70,6 @@ def _has_evidence(event: Event) -> bool:
     return event.parts.kind == "api" and operation(event.stem) not in _MOVES_OR_IDLE
 
 
-def _below(event: Event) -> Iterator[Event]:
-    for child in event.children:
-        yield child
-        yield from _below(child)
-
-
 def _seen_inside(event: Event, other: Timeline, roots: int) -> set[Event]:
     """What the other side recorded inside the module. ``roots``: how many passes are left of the one that all others
     are in, with this one.
@@ -96,7 +81,7 @@ def _seen_inside(event: Event, other: Timeline, roots: int) -> set[Event]:
             and call.direction == "forward"
             and (plain_path(call.parts.path), call.parts.number) == (path, number)
         ):
-            return set(_below(call))
+            return set(call.inside())
     if path != _ROOT:
         return set()
     # It has no record of the module that all others are in: what runs between them is taken for its own, up to the

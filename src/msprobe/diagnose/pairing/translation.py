@@ -20,12 +20,12 @@ from msprobe.diagnose.differences.records import fingerprint, is_integer
 from msprobe.diagnose.pairing.fused import below, fold_transposes, separate_activations
 from msprobe.diagnose.pairing.naming import drop_prefixes
 from msprobe.diagnose.pairing.settings import settings_of
-from msprobe.diagnose.steps.optimizer_words import CLASSES, in_words_of_torch
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, flatten, is_tensor
 from msprobe.messages import said
 
 if TYPE_CHECKING:
     from msprobe.compare.mapping import Mappings
+
 
 #: What is to be said of it.
 NOTE = said("frameworks-differ")
@@ -249,3 +249,37 @@ def _is_uninformative(event: Event) -> bool:
     if operation(event.stem) not in operators.SAME_ELEMENTS or len(results) != 1 or len(given) != 1:
         return False
     return fingerprint(results[0]) is not None and fingerprint(results[0]) == fingerprint(given[0])
+
+
+#: Optimizers of ``mindspore.nn`` that PyTorch calls otherwise; the others have one name, or are in one framework only.
+CLASSES = {
+    "AdamWeightDecay": "AdamW",
+    "Momentum": "SGD",
+    "AdaMax": "Adamax",
+    "RMSProp": "RMSprop",
+    "AdaFactor": "Adafactor",
+}
+_SETTINGS = {
+    "learning_rate": "lr",
+    "epsilon": "eps",
+    "use_nesterov": "nesterov",
+    "use_amsgrad": "amsgrad",
+}
+#: What one class alone calls so.
+_OF_CLASS = {"RMSProp": {"decay": "alpha"}}
+
+
+def in_words_of_torch(record: dict[str, Any], owner: str) -> dict[str, Any]:
+    """The record of a step of the optimizer ``owner`` with its groups' settings as PyTorch calls them."""
+    groups = record.get("groups")
+    if not isinstance(groups, list):
+        return record
+    return {**record, "groups": [_group(group, owner) if isinstance(group, dict) else group for group in groups]}
+
+
+def _group(group: dict[str, Any], owner: str) -> dict[str, Any]:
+    words = {**_SETTINGS, **_OF_CLASS.get(owner, {})}
+    translated = {words.get(key, key): value for key, value in group.items()}
+    if "beta1" in translated and "beta2" in translated:
+        translated["betas"] = [translated.pop("beta1"), translated.pop("beta2")]
+    return translated

@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.steps.argument_names import argument
+from msprobe.diagnose.steps.collective_places import READS, WRITES
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 
 Rank = int | str
 #: What stands for one exchange: the API alone (with the same group), or "message", who sends to whom, and the tag.
 Key = tuple[Any, ...]
 
-#: API -> (position and keyword of what is read, of what is written).
-_READS: dict[str, tuple[int, str]] = {
-    "all_reduce": (0, "tensor"),
-    "broadcast": (0, "tensor"),
-    "reduce": (0, "tensor"),
-    "all_gather": (1, "tensor"),
-    "all_gather_into_tensor": (1, "input_tensor"),
-    "_all_gather_base": (1, "input_tensor"),
-    "reduce_scatter": (1, "input_list"),
-    "reduce_scatter_tensor": (1, "input"),
-    "_reduce_scatter_base": (1, "input"),
-    "all_to_all": (1, "input_tensor_list"),
-    "all_to_all_single": (1, "input"),
-    "gather": (0, "tensor"),
-    "scatter": (1, "scatter_list"),
-    "send": (0, "tensor"),
-    "isend": (0, "tensor"),
-}
-_WRITES: dict[str, tuple[int, str]] = {
-    "all_reduce": (0, "tensor"),
-    "broadcast": (0, "tensor"),
-    "reduce": (0, "tensor"),
-    "all_gather": (0, "tensor_list"),
-    "all_gather_into_tensor": (0, "output_tensor"),
-    "_all_gather_base": (0, "output_tensor"),
-    "reduce_scatter": (0, "output"),
-    "reduce_scatter_tensor": (0, "output"),
-    "_reduce_scatter_base": (0, "output"),
-    "all_to_all": (0, "output_tensor_list"),
-    "all_to_all_single": (0, "output"),
-    "gather": (1, "gather_list"),
-    "scatter": (0, "tensor"),
-    "recv": (0, "tensor"),
-    "irecv": (0, "tensor"),
-}
 _BATCH = "batch_isend_irecv"
 
 
@@ -76,11 +43,11 @@ def read(event: Event, rank: Rank) -> list[dict[str, Any]]:
     word = api(event)
     if word == _BATCH:
         return _batched(event, "input_args", operators.SENDS)
-    if word not in _READS:
+    if word not in READS:
         return []
     if word in ("broadcast", "scatter") and root(event) not in (rank, None):
         return []
-    return _part(event.inputs(), "input", *_READS[word])
+    return _part(event.inputs(), "input", *READS[word])
 
 
 def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
@@ -88,10 +55,10 @@ def written(event: Event, rank: Rank) -> list[dict[str, Any]]:
     word = api(event)
     if word == _BATCH:
         return _batched(event, "output", operators.RECEIVES)
-    if word not in _WRITES or (word in ("reduce", "gather") and root(event) not in (rank, None)):
+    if word not in WRITES or (word in ("reduce", "gather") and root(event) not in (rank, None)):
         return []
-    position, _ = _WRITES[word]
-    tensors = _part(event.outputs(), "output", *_WRITES[word])
+    position, _ = WRITES[word]
+    tensors = _part(event.outputs(), "output", *WRITES[word])
     return tensors or ([leaf for _, leaf in event.outputs() if is_tensor(leaf)] if position == 0 else [])
 
 
@@ -121,7 +88,7 @@ def form(event: Event) -> str:
     word = api(event)
     if word not in operators.ALIKE_ON_ALL_RANKS:
         return ""
-    leaves = _part(event.inputs(), "input", *_READS[word])
+    leaves = _part(event.inputs(), "input", *READS[word])
     return "; ".join(f"{leaf.get('dtype')} {leaf.get('shape')}" for leaf in leaves)
 
 
@@ -140,3 +107,22 @@ def _operations(event: Event, part: str) -> list[dict[str, Any]]:
 def _batched(event: Event, part: str, words: frozenset[str]) -> list[dict[str, Any]]:
     tensors = [operation.get("tensor") for operation in _operations(event, part) if operation.get("op") in words]
     return [leaf for leaf in tensors if isinstance(leaf, dict) and is_tensor(leaf)]
+
+
+def ranks_of_group(event: Event) -> tuple[int, ...]:
+    """The ranks that take part in a collective; none where the record does not say."""
+    for described in (event.record.get("process_group"), (event.record.get("input_kwargs") or {}).get("group")):
+        ranks = described.get("group_ranks") if isinstance(described, dict) else None
+        if isinstance(ranks, list) and ranks:
+            try:
+                members = _members(tuple(ranks))
+            except TypeError:  # lists in it
+                continue
+            if members is not None:
+                return members
+    return ()
+
+
+@lru_cache(4096)  # so that a group of a thousand ranks, which each of its calls names, is there once
+def _members(ranks: tuple[Any, ...]) -> tuple[int, ...] | None:
+    return ranks if all(isinstance(rank, int) for rank in ranks) else None

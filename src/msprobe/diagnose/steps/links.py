@@ -104,10 +104,6 @@ class Producers:
                     users.setdefault(path, {})[event] = None
         return {path: list(events) for path, events in users.items()}
 
-    def parameter(self, leaf: Any) -> str | None:
-        """The name of the parameter or buffer that a tensor is; the first of those that have its values."""
-        return next(iter(self.parameters(leaf)), None)
-
     def parameters(self, leaf: Any) -> list[str]:
         """The names of all parameters and buffers that have the values of a tensor."""
         mark = fingerprint(leaf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from msprobe.diagnose.steps.collective_places import OVERWRITES
 from msprobe.statistics_table import USUAL_KEYS
 
 Slot = tuple[str, Any]
@@ -14,25 +15,7 @@ _RECEIVES = ("irecv", "recv")
 _OUT = "input.out"
 #: By the beginning of a record's name, where the buffer stands: by place, and by keyword.
 _BUFFERS = {
-    **{
-        f"Distributed.{name}": ("0", keyword)
-        for name, keyword in {
-            "recv": "tensor",
-            "irecv": "tensor",
-            "all_gather": "tensor_list",
-            "all_gather_into_tensor": "output_tensor",
-            "all_gather_single": "output_tensor",
-            "_all_gather_base": "output_tensor",
-            "scatter": "tensor",
-            "reduce_scatter": "output",
-            "reduce_scatter_tensor": "output",
-            "reduce_scatter_single": "output",
-            "_reduce_scatter_base": "output",
-            "all_to_all": "output_tensor_list",
-            "all_to_all_single": "output",
-        }.items()
-    },
-    "Distributed.gather": ("1", "gather_list"),
+    **{f"Distributed.{name}": (str(place), keyword) for name, (place, keyword) in OVERWRITES.items()},
     # The buffer that each rank writes its own part of.
     "Ops.fsdp_all_gather_copy_in": ("1", "all_gather_output"),
     # What an exchange between ranks is going to write, before it is waited for.

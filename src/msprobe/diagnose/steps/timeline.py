@@ -93,23 +93,39 @@ class Event:
     @property
     def order(self) -> int | None:
         """Its place in the order of execution as the recorder counted it; None in dumps of others."""
-        ours = self.record.get("msprobe")
-        order = ours.get("order") if isinstance(ours, dict) else None
+        order = self._noted.get("order")
         return order if isinstance(order, int) else None
 
     @property
     def source(self) -> str | None:
         """File and line of the user's code that made the call, where the recorder noted it."""
-        ours = self.record.get("msprobe")
-        source = ours.get("source") if isinstance(ours, dict) else None
+        source = self._noted.get("source")
         return source if isinstance(source, str) else None
 
     def held(self, slot: str) -> str | None:
         """What the model itself calls the tensor in a slot (``buffers.running_mean``), where the recorder noted it."""
-        ours = self.record.get("msprobe")
-        held = ours.get("held") if isinstance(ours, dict) else None
+        held = self._noted.get("held")
         name = held.get(slot) if isinstance(held, dict) else None
         return name if isinstance(name, str) else None
+
+    @property
+    def _noted(self) -> dict[str, Any]:
+        """What our recorder notes beside what was recorded."""
+        noted = self.record.get("msprobe")
+        return noted if isinstance(noted, dict) else {}
+
+    def around(self) -> Iterator[Event]:
+        """The passes of modules that it ran in, the innermost first."""
+        outer = self.parent
+        while outer is not None:
+            yield outer
+            outer = outer.parent
+
+    def inside(self) -> Iterator[Event]:
+        """What ran in it, each module before what ran in that."""
+        for child in self.children:
+            yield child
+            yield from child.inside()
 
     @property
     def module(self) -> str | None:

@@ -40,14 +40,7 @@ class RoundedNumbers:
         """What it does, in words."""
         largest = _largest(self.given if self.given is not None else self.result)
         of = said("of-value", dtype_word(self.given)) if self.given is not None else ""
-        return said(
-            "whole-numbers-rounded",
-            self.event.name,
-            dtype_word(self.result),
-            of,
-            largest,
-            self.limit,
-        )
+        return said("whole-numbers-rounded", self.event.name, dtype_word(self.result), of, largest, self.limit)
 
 
 def rounded_numbers(timeline: Timeline, makers: Producers) -> Iterator[RoundedNumbers]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.records import numbers, numel, rms
+from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
 from msprobe.diagnose.tolerance.units import FINE, eps_of, unit
@@ -46,7 +47,7 @@ _MODULE_AGAIN = 1e-3
 def repeat_limit(event: Event) -> float:
     """How far a call may be from another one that does the same with the same: another rank's, or a recomputed one."""
     given, made = event.inputs(), event.outputs()
-    return SAFETY * own_noise(event, given, made, unit(given, made))
+    return SAFETY * own_noise(event, tensors_of(given), tensors_of(made), unit(given, made))
 
 
 def repeated_module_limit() -> float:

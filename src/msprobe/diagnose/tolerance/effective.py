@@ -129,12 +129,10 @@ class Products:
         for event in levels:
             unit_of_call = self._unit_of_call(event)
             self.unit = max(self.unit, unit_of_call)
-            outer: Event | None = event
-            while unit_of_call and outer is not None:
+            for outer in (event, *event.around()) if unit_of_call else ():
                 if outer.is_module:
                     unit, count = inside.get(outer, (0.0, 0))
                     inside[outer] = max(unit, unit_of_call), count + 1
-                outer = outer.parent
         # Backward passes and gradients of a module are known by its path.
         for module, (unit, count) in inside.items():
             before = self._inside.get(module.parts.path, (0.0, 0))

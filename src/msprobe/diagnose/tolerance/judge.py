@@ -41,7 +41,6 @@ from msprobe.store.handed_through import has_own_backward
 #: by more than inputs and rounding explain.
 PairStatus = Literal["same", "rounding", "explained", "unexplained"]
 
-
 #: The size that the gradient of a parameter would have without cancellation.
 Expected = Callable[[dict[str, Any]], float]
 
@@ -139,8 +138,8 @@ def _levels(judged: Iterable[Judged], comparer: Comparer) -> dict[Event, Level]:
     levels: dict[Event, Level] = {}
     for call in judged:
         if kind_of(call.event) is not None:
-            given = [*call.event.inputs(), *call.event.parameters()]
-            factor = noise.amplification(call.event, given, call.event.outputs(), comparer.crossing)
+            given = tensors_of([*call.event.inputs(), *call.event.parameters()])
+            factor = noise.amplification(call.event, given, tensors_of(call.event.outputs()), comparer.crossing)
             level = level_of(call.event, call.output_difference, call.input_difference, factor)
             if level is not None:
                 levels[call.event] = level
@@ -380,8 +379,8 @@ def judge(
                 difference.delta * share if share < 1.0 else difference.delta
                 for difference, share in zip(changed, shares, strict=True)
             )
-    factor = noise.amplification_of(event, given, made if outputs else in_results, comparer.crossing)
-    own = noise.own_noise_of(event, given, made, rounding, factor, comparer.crossing)
+    factor = noise.amplification(event, given, made if outputs else in_results, comparer.crossing)
+    own = noise.own_noise(event, given, made, rounding, factor, comparer.crossing)
     if comparer.crossing:
         own = max(own, frameworks.approximation(event, rounding))
     if any("digest" not in leaf for leaf in given):
@@ -507,16 +506,3 @@ def _largest(differences: Sequence[Difference]) -> float:
 
 def _tensors(slots: Sequence[Slot]) -> list[Slot]:
     return [(slot, leaf) for slot, leaf in slots if is_tensor(leaf)]
-
-
-def dtype_policy(judged: Iterable[Judged]) -> set[tuple[str, str]]:
-    """Pairs of dtypes that differ so often that it is the setting of a whole run, not a slip."""
-    counts: dict[tuple[str, str], int] = {}
-    total = 0
-    for call in judged:
-        if call.event.direction != "forward":
-            continue
-        total += 1
-        for pair in {(d.left["dtype"], d.right["dtype"]) for d in call.outputs if d.what == "dtype"}:
-            counts[pair] = counts.get(pair, 0) + 1
-    return {pair for pair, count in counts.items() if count > 0.2 * max(total, 1)}

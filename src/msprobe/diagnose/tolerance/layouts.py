@@ -61,9 +61,6 @@ _LEAST_OF_FACTOR = 3
 #: So many of them must be off by it, but for so much of what it is off by.
 _MOST_HAVE_IT = 0.75
 _BUT_FOR = 0.5
-#: An optimizer that divides by the size of a gradient makes a full step of one that is nothing but rounding: the
-#: weights that follow from gradients this many times smaller than the largest say nothing.
-_NOTHING = 1e-4
 
 
 def sum_order_limit(unit: float) -> float:
@@ -177,8 +174,3 @@ def common_factor(ratios: Sequence[float], unit: float) -> float | None:
 def factor_limit(unit: float) -> float:
     """How far a factor of all gradients may be from one."""
     return _UNITS_OF_FACTOR * unit
-
-
-def is_vanishing(size: float, largest: float) -> bool:
-    """True if an optimizer may make anything of a gradient of this size."""
-    return size <= _NOTHING * largest

@@ -16,8 +16,8 @@ from typing import Any
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import numbers, numel, rms
-from msprobe.diagnose.steps.tensor_info import RecordedTensor, tensors_of
-from msprobe.diagnose.steps.timeline import Event, Slot
+from msprobe.diagnose.steps.tensor_info import RecordedTensor
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import units
 
 #: A result this many times further off than the model expects is not rounding.
@@ -67,8 +67,8 @@ def safety_of(arrived: float, unit: float) -> float:
 
 def own_noise(
     event: Event,
-    inputs: Sequence[Slot],
-    outputs: Sequence[Slot],
+    inputs: Sequence[RecordedTensor],
+    outputs: Sequence[RecordedTensor],
     rounding: float,
     factor: float = 1.0,
     crossing: bool = False,
@@ -77,18 +77,6 @@ def own_noise(
     which enlarges the errors inside the call, not that of the result itself. ``crossing``: between two frameworks,
     whose kernels need not keep the sums of half types in single precision, nor give the same bits for anything.
     """
-    return own_noise_of(event, tensors_of(inputs), tensors_of(outputs), rounding, factor, crossing)
-
-
-def own_noise_of(
-    event: Event,
-    inputs: Sequence[RecordedTensor],
-    outputs: Sequence[RecordedTensor],
-    rounding: float,
-    factor: float = 1.0,
-    crossing: bool = False,
-) -> float:
-    """The same of the tensors alone."""
     factor = min(factor, _MOST_INSIDE)
     # Sums of half types are kept in single precision.
     sums = rounding if crossing else min(rounding, units.FINE)
@@ -113,17 +101,12 @@ def _terms(inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor]) 
     return float(min(max(largest / smallest, widest), 1e8))
 
 
-def amplification(event: Event, inputs: Sequence[Slot], outputs: Sequence[Slot], crossing: bool = False) -> float:
+def amplification(
+    event: Event, inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor], crossing: bool = False
+) -> float:
     """How many times larger a relative error may be in the results than in the inputs. ``crossing``: between two
     frameworks all inputs are apart by rounding, so that it must not be taken for larger than it is.
     """
-    return amplification_of(event, tensors_of(inputs), tensors_of(outputs), crossing)
-
-
-def amplification_of(
-    event: Event, inputs: Sequence[RecordedTensor], outputs: Sequence[RecordedTensor], crossing: bool = False
-) -> float:
-    """The same of the tensors alone."""
     tensors = [leaf for leaf in inputs if leaf.floating]
     results = [leaf for leaf in outputs if leaf.floating]
     if not tensors or not results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
@@ -22,7 +22,7 @@ def roundings_limit(events: Sequence[Event], unit_of_run: float) -> float:
     deviations of their sum; and a unit by which the statistics themselves are rounded. ``unit_of_run``: that of the
     type that the run computes in, since under autocast calls compute in a coarser one than they take and give.
     """
-    every = [call for event in events for call in _calls_in(event)]
+    every = [call for event in events for call in (event, *event.inside()) if not call.children]
     unit = max((units.unit(call.outputs(), call.inputs()) for call in every), default=0.0)
     unit = max(unit, unit_of_run)
     return max(
@@ -43,11 +43,3 @@ def least(unit: float) -> float:
 def is_same_number(left: float, right: float) -> bool:
     """True if two plain numbers are apart by no more than single precision makes them."""
     return math.isclose(left, right, rel_tol=_UNITS_OF_NUMBERS * units.FINE)
-
-
-def _calls_in(event: Event) -> Iterator[Event]:
-    """The calls that run in a module, or the call itself."""
-    if not event.children:
-        yield event
-    for child in event.children:
-        yield from _calls_in(child)

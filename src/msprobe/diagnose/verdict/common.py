@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msprobe.diagnose.differences.words import listed
 from msprobe.diagnose.findings import Finding
 from msprobe.messages import said
 from msprobe.store.reader import Dump
@@ -65,13 +66,7 @@ def in_common(candidate: Dump, reference: Dump, by_rank: bool = True) -> Common:
     steps: list[tuple[Step, Step]] = [(step, step) for step in candidate.steps if step in others]
     if not steps and len(candidate.steps) == len(reference.steps) == 1:
         steps = [(candidate.steps[0], reference.steps[0])]
-        notes.append(
-            said(
-                "steps-renumbered",
-                candidate.steps[0],
-                reference.steps[0],
-            )
-        )
+        notes.append(said("steps-renumbered", candidate.steps[0], reference.steps[0]))
     else:
         for side, missing in (
             ("candidate", [step for step in candidate.steps if step not in others]),
@@ -138,5 +133,4 @@ def _lone_ranks(lone: dict[tuple[str, Rank], list[Step]], steps: int) -> list[tu
 def _in_words(steps: Sequence[Step]) -> str:
     if list(steps) == [None]:
         return "a folder without a number of its step"
-    shown = ", ".join(map(str, steps[:10])) + (said("and-more", len(steps) - 10) if len(steps) > 10 else "")
-    return said("step-numbers", shown) if len(steps) > 1 else said("step", shown)
+    return said("step-numbers", listed(steps, 10)) if len(steps) > 1 else said("step", steps[0])

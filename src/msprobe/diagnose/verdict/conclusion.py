@@ -13,7 +13,7 @@ from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_integer, is_tensor
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
-from msprobe.diagnose.evidence import Effect, OneSide, OtherArguments, ResultFact, SeenFact
+from msprobe.diagnose.evidence import NamedFact, OneSide, OtherArguments, ResultFact, SeenFact
 from msprobe.diagnose.findings import Finding, Status
 from msprobe.diagnose.measured.node import Node, TakenGradient
 from msprobe.diagnose.origin.ledger import Suspect
@@ -281,13 +281,9 @@ def _leads_to(first: Suspect, beyond: Suspect | None) -> Suspect:
     whole = beyond.finding.fact(ResultFact) if beyond is not None else None
     if whole is None:
         return first
-    text = said(
-        "first-difference",
-        first.finding.message,
-        whole.difference,
-        whole.explained,
-    )
-    return replace(first, finding=first.finding.with_fact(text, Effect(whole.difference, whole.explained)))
+    text = said("first-difference", first.finding.message, whole.difference, whole.explained)
+    facts = NamedFact("effect", whole.difference), NamedFact("effect_explained", whole.explained)
+    return replace(first, finding=first.finding.with_facts(text, *facts))
 
 
 def _is_quiet(suspect: Suspect) -> bool:

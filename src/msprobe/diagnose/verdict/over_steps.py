@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from msprobe.diagnose.evidence import EffectLater, NoEffect, OtherArguments
+from msprobe.diagnose.evidence import NamedFact, OtherArguments
 from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.messages import said
 
@@ -18,9 +18,9 @@ def findings_over_steps(findings: Sequence[Finding], steps: int, effect: float) 
     its effect is reported where it is first there, and of what is harmless, in how many steps no effect was measured.
     ``effect``: how far loss, gradients and weights are apart, which may be by rounding.
     """
-    measured = NoEffect(steps, effect)
+    measured = NamedFact("no_effect_in_steps", steps), NamedFact("effect_within_rounding", effect)
     begun = _begin_where_first_there(list(findings))
-    return [finding.with_fact(finding.message, measured) if _is_idle(finding) else finding for finding in begun]
+    return [finding.with_facts(finding.message, *measured) if _is_idle(finding) else finding for finding in begun]
 
 
 def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
@@ -33,7 +33,7 @@ def _begin_where_first_there(findings: list[Finding]) -> list[Finding]:
         return findings
     first = findings.pop(same[0])
     text = said("effect-in-later-step", first.message, shown.step)
-    return [replace(first.with_fact(text, EffectLater(shown.step)), harmless=False), *findings]
+    return [replace(first.with_facts(text, NamedFact("effect_in_step", shown.step)), harmless=False), *findings]
 
 
 def _setting(finding: Finding) -> Hashable:

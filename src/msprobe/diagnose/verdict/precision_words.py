@@ -43,13 +43,7 @@ def precision_in_words(candidate: Mapping[str, Any], reference: Mapping[str, Any
     texts += [_autocast_in_words(*sides), _type_in_words(*sides)]
     texts += [_switch_in_words(name, text, *sides) for name, text in _SWITCHES.items()]
     texts += [
-        said(
-            "version-differs",
-            name,
-            str(candidate[name]),
-            name,
-            str(reference[name]),
-        )
+        said("version-differs", name, str(candidate[name]), name, str(reference[name]))
         for name in _VERSIONS
         if name in candidate and name in reference and candidate[name] != reference[name]
     ]

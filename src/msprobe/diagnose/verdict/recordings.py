@@ -7,17 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msprobe.diagnose.evidence import Because
-from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.timeline import Event, Timeline
+from msprobe.diagnose.steps.errors import errors_of
+from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 from msprobe.store.part import DumpPart
 
 #: Of the calls of the shorter side, more than this answer to one of the other if it is the same model.
 _ANSWERING = 0.5
-#: What the recorder writes of a module whose end nobody saw; the call inside it says why.
-_NOT_RETURNED = "the pass did not return"
 #: At this level operators are recorded, which no call of another level answers to.
 _OPERATORS = "L2"
 
@@ -30,13 +28,7 @@ def cannot_be_compared(pairing: Pairing) -> str:
     pairs, least = _answering(pairing)
     if pairs and _OPERATORS not in (left, right):
         return ""
-    return said(
-        "levels-not-comparable",
-        left,
-        right,
-        pairs,
-        least,
-    )
+    return said("levels-not-comparable", left, right, pairs, least)
 
 
 def notes_of_recordings(pairing: Pairing) -> list[str]:
@@ -71,12 +63,7 @@ def note_of_levels(pairing: Pairing) -> str:
     if not left or not right or left == right or cannot_be_compared(pairing):
         return ""
     pairs, _ = _answering(pairing)
-    return said(
-        "levels-differ",
-        left,
-        right,
-        pairs,
-    )
+    return said("levels-differ", left, right, pairs)
 
 
 def precision_apart(candidate: DumpPart, reference: DumpPart) -> tuple[tuple[str, Any, Any], ...]:
@@ -136,36 +123,14 @@ def _is_forward(event: Event) -> bool:
 
 def look_for_errors(scene: Scene) -> None:
     """Suspect the call that ended the candidate's step by an error, where the reference's went on."""
-    event = last_error(scene.pairing.candidate)
-    if event is None:
+    raised, other = (next(errors_of(side.timeline), None) for side in scene.sides)
+    if raised is None or raised.goes_on:
         return
-    partner = scene.pairing.partner.get(event)
-    if last_error(scene.pairing.reference) is not None or (partner is not None and "error" in partner.record):
+    partner = scene.pairing.partner.get(raised.event)
+    if (other is not None and not other.goes_on) or (partner is not None and "error" in partner.record):
         return  # both
-    error = " ".join(str(event.record["error"]).split())[:300]
-    at = said("at-source", event.source) if event.source else ""
-    finding = scene.finding(
-        event,
-        "error",
-        said("call-raised-in-candidate", event.name, error, at),
-        where=event.name,
-    )
-    scene.ledger.add(Suspect(finding, event.index, clear=True, matters=True))
-
-
-def last_error(timeline: Timeline) -> Event | None:
-    """The call whose error ended a step; None if there is none, or the program caught it and went on."""
-    for event in timeline:
-        error = event.record.get("error")
-        if not isinstance(error, str) or error == _NOT_RETURNED:
-            continue
-        return None if any(map(_is_work, timeline.events[event.index + 1 :])) else event
-    return None
-
-
-def _is_work(event: Event) -> bool:
-    """True for what is recorded only if the program goes on."""
-    return "error" not in event.record and event.parts.kind not in ("parameters", "saved")
+    at = said("at-source", raised.event.source) if raised.event.source else ""
+    scene.add(raised.event, "error", said("call-raised-in-candidate", raised.event.name, raised.text, at), matters=True)
 
 
 def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
@@ -179,22 +144,16 @@ def look_for_steps_in_one(scene: Scene, steps: Sequence[int]) -> None:
         return
     sides = ("candidate", "reference")
     event = [event for event in timelines[few] if event.parts.kind == "optimizer"][min(counts)]
-    finding = scene.finding(
-        event,
-        "step_count",
-        said(
-            "step-left-out",
-            sides[few],
-            counts[few],
-            timelines[few].step,
-            sides[1 - few],
-            counts[1 - few],
-            steps[few],
-            "s" * (steps[few] > 1),
-            sides[1 - few],
-            steps[1 - few],
-        ),
-        where=event.name,
-        facts=(Because("step_left_out"),),
+    text = said(
+        "step-left-out",
+        sides[few],
+        counts[few],
+        timelines[few].step,
+        sides[1 - few],
+        counts[1 - few],
+        steps[few],
+        "s" * (steps[few] > 1),
+        sides[1 - few],
+        steps[1 - few],
     )
-    scene.ledger.add(Suspect(finding, -1.0, clear=True, matters=True))
+    scene.add(event, "step_count", text, facts=(Because("step_left_out"),), place=-1.0, matters=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.origin.scene import Scene
@@ -32,9 +31,12 @@ def counts_of(pairing: Pairing, scene: Scene) -> dict[str, Any]:
     }
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first names of a list, and how many there are besides."""
-    return ", ".join(names[:5]) + (said("and-more", len(names) - 5) if len(names) > 5 else "")
+def lone_calls(pairing: Pairing) -> list[str]:
+    """Calls that one side alone makes, as far as the other would have recorded them."""
+    part, other = pairing.candidate.part, pairing.reference.part
+    if not (part.ours and other.ours) or part.header.get("level") != other.header.get("level"):
+        return []
+    return [event.name for event in [*pairing.alone(), *pairing.missing()] if event.direction != "recompute"]
 
 
 def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
@@ -42,33 +44,17 @@ def notes_on(pairing: Pairing, scene: Scene) -> list[str]:
     notes = [*notes_of(pairing.naming), *([] if scene.comparer.crossing else notes_of_recordings(pairing))]
     notes += note_of_micro_batches(pairing)
     for left, right in sorted(scene.dtype_policy):
-        notes.append(
-            said(
-                "precision-differs",
-                left.removeprefix("torch."),
-                right.removeprefix("torch."),
-            )
-        )
+        notes.append(said("precision-differs", left.removeprefix("torch."), right.removeprefix("torch.")))
     if scene.comparer.products is not None:
         notes.append(scene.comparer.products.in_words())
     for timeline, side in ((pairing.candidate, "candidate"), (pairing.reference, "reference")):
         if not timeline.part.complete:
             notes.append(said("interrupted-in-step", side, timeline.step))
         if timeline.part.header.get("level") in ("L0", "mix") and len(timeline.part) and not timeline.part.parents():
-            notes.append(
-                said(
-                    "construct-missing",
-                    side,
-                )
-            )
+            notes.append(said("construct-missing", side))
     if scene.is_structure:
         notes.append(said("structure-only"))
     elif not scene.has_values:
         usual = ", ".join(statistic.name for statistic in USUAL)
-        notes.append(
-            said(
-                "values-not-recorded",
-                usual,
-            )
-        )
+        notes.append(said("values-not-recorded", usual))
     return notes

@@ -50,14 +50,7 @@ def name_unaveraged(results: Sequence[ComparedRank], suspects: Sequence[Suspect]
     finding = replace(
         first.finding,
         kind="replica",
-        message=said(
-            "gradients-not-averaged",
-            shown,
-            listed,
-            unaveraged.side,
-            unaveraged.word,
-            of,
-        ),
+        message=said("gradients-not-averaged", shown, listed, unaveraged.side, unaveraged.word, of),
         where=names[0],
         facts=facts,
         evidence={**_place_evidence(first.finding), **as_json(facts)},

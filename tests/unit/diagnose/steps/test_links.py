@@ -84,9 +84,9 @@ class TestParameters:
         found = timeline(tmp_path)
         makers = Producers(found)
         leaves = dict(found.by_name["Functional.linear.1.forward"].inputs())
-        assert makers.parameter(leaves["input.1"]) == "blocks.1.fc.weight"
-        assert makers.parameter(leaves["input.2"]) == "blocks.1.fc.bias"
-        assert makers.parameter(leaves["input.0"]) is None
+        assert makers.parameters(leaves["input.1"]) == ["blocks.1.fc.weight"]
+        assert makers.parameters(leaves["input.2"]) == ["blocks.1.fc.bias"]
+        assert makers.parameters(leaves["input.0"]) == []
 
     def test_are_used_by_the_calls_in_their_module(self, tmp_path: Path) -> None:
         users = [event.name for event in Producers(timeline(tmp_path)).users("blocks.0.fc")]

@@ -11,6 +11,7 @@ from support.row_by_row import for_each
 from unit.diagnose.dumps import Recording, Value, drawn
 
 from msprobe.compare.entry_names import read_name
+from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import noise, units
 
@@ -30,11 +31,11 @@ def slots(*arrays: Any, dtype: str = "float32") -> list[tuple[str, Any]]:
 
 
 def own(name: str, inputs: list[tuple[str, Any]], outputs: list[tuple[str, Any]]) -> float:
-    return noise.own_noise(event(name), inputs, outputs, units.unit(inputs, outputs))
+    return noise.own_noise(event(name), tensors_of(inputs), tensors_of(outputs), units.unit(inputs, outputs))
 
 
 def amplification(name: str, inputs: list[Any], output: Any) -> float:
-    return noise.amplification(event(name), slots(*inputs), slots(output))
+    return noise.amplification(event(name), tensors_of(slots(*inputs)), tensors_of(slots(output)))
 
 
 @for_each(
@@ -122,7 +123,8 @@ class TestAmplification:
         st.lists(st.floats(width=32), min_size=0, max_size=6),
     )
     def test_is_a_number_from_one_up(self, api: str, direction: str, given_: list[float], made: list[float]) -> None:
-        inputs, outputs = slots(np.float32(given_), np.float32(given_)), slots(np.float32(made))
+        inputs = tensors_of(slots(np.float32(given_), np.float32(given_)))
+        outputs = tensors_of(slots(np.float32(made)))
         found = noise.amplification(event(f"Torch.{api}.0.{direction}"), inputs, outputs)
         assert found >= 1.0
         assert math.isfinite(found)
