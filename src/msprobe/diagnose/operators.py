@@ -186,7 +186,7 @@ COMPARES_ELEMENTS = frozenset(
     """.split()
 )
 #: All that a layer may be named after.
-KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | COMPARES_ELEMENTS | frozenset(("linear",))
+KNOWN = MOVES | ELEMENTWISE | EXPONENTIAL | CENTRING | KEEPS_SIZE | COMPARES_ELEMENTS | frozenset(("linear",))
 _BY_LAYER = {word.replace("_", ""): word for word in KNOWN}
 _RANKS = re.compile(r"[123]d$")
 

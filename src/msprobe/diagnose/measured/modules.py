@@ -212,9 +212,9 @@ class _Modules:
                 is_known = False
                 continue
             operator = "" if is_taken else _operator(event)
-            factors = self._factors(event, slot) if operator in scales.PRODUCTS else ()
+            terms = self._terms(event, slot, operator, deviation)
             condition = _NO_CONDITION if operator else self._condition(event, is_taken)
-            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, factors, condition))
+            results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, terms, condition))
             if operator and event.direction == "forward":
                 results += self._by_itself(event, slot, operator, deviation)
         if not results or (is_taken and scope.is_empty):
@@ -249,6 +249,16 @@ class _Modules:
         means = [tensor.norm / tensor.spread for tensor in (*given, *taken) if tensor.spread > _CONSTANT * tensor.norm]
         return _Condition(max(largest * largest, 1.0) if math.isfinite(largest) else 1.0, max(means, default=1.0))
 
+    def _terms(self, event: Event, slot: str, operator: str, made: Deviation) -> float:
+        """The norm of what a layer gives before terms of it cancel out; 0 where nothing is known of them."""
+        if operator in scales.PRODUCTS:
+            return _norm_of_product(self._factors(event, slot), made)
+        forward = self._passes.get(self._pairing.candidate.forward_of(event) or event)
+        if event.direction != "backward" or forward is None:
+            return 0.0
+        sides = self._passes[event].inputs, forward.inputs, forward.outputs
+        return scales.result_scale(operator, "backward", made, [one for side in sides for one in self._floating(side)])
+
     def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
         """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what
         it took. ``slot``: of the result; ``weight``: of the gradient of that.
@@ -280,7 +290,8 @@ class _Modules:
             is_known = self._is_alone and scope.is_known and deviation.is_known
             if not is_known or len(leaves[slot].get("shape") or []) < 2:
                 continue
-            result = _result(slot, deviation, leaves[slot], scope, "backward", operator, factors, _NO_CONDITION)
+            terms = _norm_of_product(factors, deviation)
+            result = _result(slot, deviation, leaves[slot], scope, "backward", operator, terms, _NO_CONDITION)
             if factors and self._unit <= SINGLE:
                 # Errors that are the same in all rows, as those of what a norm subtracts, add up.
                 added = scales.summed(operator, "backward", deviation, factors)
@@ -288,6 +299,10 @@ class _Modules:
             results.append(result)
         direction = "backward" if results else "gradient"
         return Node(event, MODULE if results else "", direction, self._unit, tuple(results), "")
+
+
+def _norm_of_product(factors: Sequence[Deviation], product: Deviation) -> float:
+    return scales.norm_of_product(factors[0], factors[1], product) if factors else 0.0
 
 
 def _operator(event: Event) -> str:
@@ -303,11 +318,11 @@ def _result(
     scope: _Scope,
     direction: str,
     operator: str,
-    factors: Sequence[Deviation],
+    terms: float,
     condition: _Condition,
 ) -> MeasuredResult:
-    """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any. ``factors``:
-    of a product. ``condition``: of what lies between.
+    """A tensor that is made of what is in ``scope``. ``operator``: by this one alone, or (empty) by any. ``terms``:
+    its norm before they cancel out. ``condition``: of what lies between.
     """
     is_product = operator in scales.PRODUCTS
     cancelled = 1.0 if is_product else _CANCELLED[direction]
@@ -322,7 +337,7 @@ def _result(
         given = math.hypot(given, math.sqrt(min(scope.apart, 1.0)))
     distance = coherent = 0.0
     # Behind a norm that takes no notice of it, much of a product cancels out.
-    size = max(deviation.norm, scales.norm_of_product(factors[0], factors[1], deviation) if factors else 0.0)
+    size = max(deviation.norm, terms)
     if size:
         distance, coherent = min(deviation.distance / size, ENDLESS), min(deviation.coherent / size, ENDLESS)
     last = max((leaf.get("shape") or [1])[-1], 1)

@@ -45,6 +45,8 @@ def result_scale(
             # A difference of what arrives times the result, and a share of the sum of that.
             same = [argument for argument in given[1:] if argument.count == result.count == first.count]
             return max([scale, *(first.norm * argument.norm / math.sqrt(max(result.count, 1)) for argument in same)])
+        if operation in operators.KEEPS_SIZE and result.count == first.count:
+            return max(scale, _before_taken_off(operation, result, given))
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
             terms = first.norm * max(_times_other_factor(operation, given, result), 1.0)
@@ -56,6 +58,20 @@ def result_scale(
         terms = first.norm if operation == "sum" else first.norm * result.count / first.count
         return max(scale, terms)
     return scale
+
+
+def _before_taken_off(operation: str, result: Deviation, given: Sequence[Deviation]) -> float:
+    """The norm of the gradient through what gives each row one size, before what would change that size or its mean is
+    taken off: what arrives, as many times larger as its result is larger than its argument. A loss that asks for
+    little but that size (a mean square of what a norm gave, what is aligned already) leaves rounding alone.
+    """
+    same = [argument for argument in given if argument.count == result.count]
+    if len(same) < 3:
+        return 0.0  # no forward call, or the gradient of a weight
+    arriving, taken, made = same[0], same[1], same[-1]
+    if operation in operators.SUBTRACTS_MEAN:
+        return arriving.norm * made.spread / taken.spread if taken.spread else 0.0
+    return arriving.norm * made.norm / taken.norm if taken.norm else 0.0
 
 
 def is_of_several_uses(operation: str, result: Deviation, given: Sequence[Deviation], place: int | None) -> bool:
