@@ -49,7 +49,7 @@ class Layer:
 
     def __call__(self, x: Any) -> Any:
         if self.watcher is not None:
-            self.watcher.enter("Module.layer.Layer", self, (x,), {}, 1)
+            self.watcher.enter("Module.layer.Layer", self, (x,), {})
         result = FUNCTIONS.tanh(x * self.weight)
         if self.watcher is not None:
             self.watcher.leave("Module.layer.Layer", self, result)

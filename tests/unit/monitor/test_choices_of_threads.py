@@ -167,7 +167,6 @@ PROGRAMS: dict[str, Program] = {
 def train(folder: Path, name: str, type_: str, change: str = "") -> list[Sketch]:
     """One training; its sketches. ``change``: what is computed otherwise, or what is wrong."""
     program = PROGRAMS[name]
-    torch.backends.mkldnn.enabled = change != "onednn"  # type: ignore[assignment]
     kernel = torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH])
     torch.manual_seed(3)
     model = program.make()
@@ -179,7 +178,7 @@ def train(folder: Path, name: str, type_: str, change: str = "") -> list[Sketch]
     monitor = TrainerMon(folder / "m.json", sinks=[kept])
     monitor.set_monitor(model, optimizer=optimizer)
     chosen = rest[len(rest) // 2]
-    with kernel if change == "kernel" else nullcontext():
+    with kernel if change == "kernel" else nullcontext(), torch.backends.mkldnn.flags(enabled=change != "onednn"):
         for step in range(STEPS):
             x, labels = images(step + (500 if change == "data" and step == LATER else 0))
             if change == "order":
@@ -201,7 +200,6 @@ def train(folder: Path, name: str, type_: str, change: str = "") -> list[Sketch]
                 with torch.no_grad():
                     chosen.copy_(before)
     monitor.stop()
-    torch.backends.mkldnn.enabled = True  # type: ignore[assignment]
     return kept.found
 
 

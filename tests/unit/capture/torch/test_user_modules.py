@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from msprobe.capture.torch.modules.module_records import user_modules
+from msprobe.capture.torch.modules import user_modules
 
 
 class Usual(nn.Module):

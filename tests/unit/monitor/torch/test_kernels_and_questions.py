@@ -41,9 +41,8 @@ class Network(nn.Module):
 def _train(folder: Path, activation: Any, is_fast: bool, steps: int, bad: int = -1) -> Path:
     (folder).mkdir()
     (folder / "monitor.json").write_text(json.dumps(JUDGED))
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, torch.backends.mkldnn.flags(enabled=is_fast):
         patch.setenv("MONITOR_OUTPUT_DIR", str(folder / "out"))
-        patch.setattr(torch.backends.mkldnn, "enabled", is_fast)
         torch.manual_seed(3)
         model = Network(activation)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
