@@ -170,8 +170,9 @@ test-bugs: $(STAMP)
 # recorder run the same code there, have both in one process (`use_python`), or are of C alone.
 CAPTURE := tests/unit/capture/torch
 WITHOUT := tests/unit/capture/test_records.py tests/unit/capture/test_tensor_rows.py $(patsubst %,$(CAPTURE)/test_%.py,\
-  calls custom direct_calls function_calls functions letting_go letting_go_in_a_step overflow recorder_faults saving \
+  calls custom functions letting_go letting_go_in_a_step overflow recorder_faults saving \
   statistics_late statistics_unusual tensor_values threads transparent user_warnings) \
+  tests/unit/launcher/test_direct_calls.py tests/unit/launcher/test_function_calls.py \
   tests/unit/diagnose/test_rewritten_programs.py tests/unit/diagnose/test_modules_alone.py \
   tests/unit/diagnose/test_parameters_arranged.py $(wildcard tests/unit/diagnose/differences/test_*.py)
 # And of test_innocence, which stands beside them: these architectures; of options those that choose what is computed.

@@ -25,13 +25,14 @@ import signal
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from msprobe import log
 from msprobe.errors import MsprobeError
 from msprobe.messages import said
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Given = ParamSpec("_Given")
 
 
 class Reporter(Protocol):
@@ -120,10 +121,10 @@ def report(what: str, error: BaseException) -> None:
         pass_on(second)
 
 
-def attempt(work: Callable[..., Any], *args: Any) -> Any:
+def attempt(work: Callable[_Given, Any], *args: _Given.args, **kwargs: _Given.kwargs) -> Any:
     """Do our own ``work``; what it returns, or None if it failed, which is noted."""
     try:
-        return work(*args)
+        return work(*args, **kwargs)
     except Exception as error:
         report(name_of(work), error)
         return None

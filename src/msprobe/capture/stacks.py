@@ -67,17 +67,13 @@ class CallStack:
     def __init__(
         self, every: tuple[SourceLine, ...], frames: tuple[SourceLine, ...], source: str, recompute: bool
     ) -> None:
-        # The code objects of all frames are kept, so that the keys under which a stack is known stay theirs.
-        self._all = [every]
+        # The code objects of all frames are kept, so that the key under which a stack is known stays theirs.
+        self._all = every
         self._frames = frames
         self._lines: tuple[str, ...] = ()
-        self.depth = len(frames)
+        self.depth = len(every)
         self.source = source
         self.recompute = recompute
-
-    def keep(self, every: tuple[SourceLine, ...]) -> None:
-        """Known under a further key: by other frames of ours."""
-        self._all.append(every)
 
     def lines(self) -> tuple[str, ...]:
         """The frames as stack.json writes them, innermost first."""
@@ -106,8 +102,6 @@ class CallStacks:
         # By the identity of the code, too.
         self._launchers: dict[int, types.CodeType] = {}
         self.known: dict[FrameKey, CallStack] = {}
-        # The same by what is written of them: the program may come to one place of its own on several roads of ours.
-        self._written: dict[tuple[SourceLine, ...], CallStack] = {}
         # By the identity of the code: equal code objects may be of different files.
         self._frames: dict[tuple[int, int], SourceLine] = {}
 
@@ -119,8 +113,8 @@ class CallStacks:
             at = at.f_back
 
     def here(self) -> CallStack:
-        """The stack of the program where the caller stands."""
-        return self.of(sys._getframe(1))
+        """The stack of the program where the caller stands, on whichever road of ours it came here."""
+        return self.of(program_frame())
 
     def of(self, frame: types.FrameType) -> CallStack:
         """The stack of ``frame``, which is still running; frames of the recorder are left out."""
@@ -136,7 +130,6 @@ class CallStacks:
     def _learn(self, key: FrameKey, at: types.FrameType | None) -> CallStack:
         if len(self.known) >= _MOST_STACKS:
             self.known.clear()
-            self._written.clear()
             self._frames.clear()
         every: list[SourceLine] = []
         written: list[SourceLine] = []
@@ -155,12 +148,7 @@ class CallStacks:
             written.append(frame)
             if not source and not self._is_framework(code.co_filename):
                 source = f"{code.co_filename}:{frame.line}"
-        frames = tuple(written)
-        stack = self._written.get(frames)
-        if stack is None:
-            stack = self._written[frames] = CallStack(tuple(every), frames, source, recompute)
-        else:
-            stack.keep(tuple(every))
+        stack = CallStack(tuple(every), tuple(written), source, recompute)
         self.known[key] = stack
         return stack
 

@@ -10,7 +10,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol
 
 from msprobe import log
 from msprobe.capture.late_records import Check, LateRecords, is_late
@@ -21,6 +21,8 @@ from msprobe.config.settings import Settings
 from msprobe.errors import InvalidInputError
 from msprobe.guard import name_of, pass_on
 from msprobe.messages import said
+
+_Given = ParamSpec("_Given")
 
 
 class RowSource(Protocol):
@@ -335,17 +337,17 @@ class StepRecords:
 
     # ---------------------------------------------------------------- faults
 
-    def guard(self, work: Callable[..., Any], *args: Any) -> Any:
+    def guard(self, work: Callable[_Given, Any], *args: _Given.args, **kwargs: _Given.kwargs) -> Any:
         """Do our own work; what fails is noted and costs the training nothing."""
         try:
-            return self._attempt(name_of(work), work, *args)
+            return self._attempt(name_of(work), work, *args, **kwargs)
         except Exception as error:
             self.fault("work", error)
             return None
 
-    def _attempt(self, what: str, work: Callable[..., Any], *args: Any) -> Any:
+    def _attempt(self, what: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
-            return work(*args)
+            return work(*args, **kwargs)
         except Exception as error:
             self.fault(what, error)
             return None

@@ -95,7 +95,7 @@ class ScriptOptimizers:
             self._stepping.append((optimizer, None))
             return None
         # The step begins inside of this one.
-        self._stepping.append((optimizer, session.guard(session.stacks.here, 2)))
+        self._stepping.append((optimizer, session.guard(session.stacks.here)))
 
         @functools.wraps(closure, updated=())
         def watched(*given: Any, **named: Any) -> Any:

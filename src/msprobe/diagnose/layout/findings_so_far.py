@@ -96,7 +96,7 @@ class FindingsSoFar:
         text: str | AboutParameter,
         where: str,
         events: dict[Rank, Event],
-        apart: statements.Apart,
+        apart: statements.TensorApart,
         group: str | None = None,
         informative: bool = False,
         relation: Relation | None = None,
@@ -138,7 +138,7 @@ class FindingsSoFar:
         """Say that copies differ, and which of them is not that of the reference."""
         if tensor.fit is None:
             return
-        apart = statements.Apart(tensor, limit(tensor))
+        apart = statements.TensorApart(tensor, limit(tensor))
         everyone = statements.copies_in_words(tensor.fit.left)
         relation = NO_RELATION
         words = said("copies-differ", everyone, why)

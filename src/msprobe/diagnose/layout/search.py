@@ -108,7 +108,7 @@ class Search(FindingsSoFar):
                 state = "unexplained" if output.apart * weight > allowed else "rounding" if output.apart else "same"
                 worst = max(worst, state, key=("same", "rounding", "unexplained").index)
                 if state == "unexplained" and output.fit is not None and not self.tainted:
-                    apart = statements.Apart(output, allowed)
+                    apart = statements.TensorApart(output, allowed)
                     text = said("parameter-gradient-differs-in-layout", apart.words, apart.places)
                     about = AboutParameter("the gradient of ", output.name).then(text)
                     mark, name = ("gradient", output.name), output.name
@@ -136,7 +136,7 @@ class Search(FindingsSoFar):
             return
         kind: FindingKind = "initial_weights" if self.first else "weights"
         when = "before the first step" if self.first else "at the beginning of this step"
-        apart = statements.Apart(tensor, allowed)
+        apart = statements.TensorApart(tensor, allowed)
         name, text = tensor.name, said("parameter-differs-in-layout", when, apart.places, apart.words)
         about = AboutParameter("parameter ", name, text)
         # Those that a part of the ranks has, and those that a rank has of another one, say more than the others.
@@ -162,7 +162,7 @@ class Search(FindingsSoFar):
             if tensor.apart <= allowed:
                 continue
             self.tainted = True
-            apart = statements.Apart(tensor, allowed)
+            apart = statements.TensorApart(tensor, allowed)
             words, place = apart.words, apart.places
             kind: FindingKind
             if pair.place.direction == "backward":
@@ -253,7 +253,7 @@ class Search(FindingsSoFar):
         if torn is not None:
             self._say_torn(*torn, allowed)
             return
-        apart = statements.Apart(furthest, allowed)
+        apart = statements.TensorApart(furthest, allowed)
         entry = pair.event.name
         why = (
             "its inputs agree"
@@ -272,7 +272,7 @@ class Search(FindingsSoFar):
         entry, slot = pair.event.name, _argument(tensor.slot) if backward else tensor.slot
         what = said("gradient-of-slot", slot) if backward else slot
         text = said("terms-not-added-up", entry, what, user.event.name)
-        apart, where = statements.Apart(tensor, allowed), f"{entry}, {slot}"
+        apart, where = statements.TensorApart(tensor, allowed), f"{entry}, {slot}"
         apart.ranks = []
         used_by = user.event.name
         self.say(("terms", entry), "collective", text, where, pair.events, apart, relation=NO_RELATION, used_by=used_by)

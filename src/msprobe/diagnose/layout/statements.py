@@ -79,7 +79,7 @@ def at_fault(measured: MeasuredTensor, allowed: float) -> list[Rank]:
     return [] if len(wrong) == len(measured.fit.left.ranks) else wrong
 
 
-class Apart:
+class TensorApart:
     """A tensor that is further apart than what is ``allowed``, and how that is said. ``ranks``: those whose share
     differs; none where that is not known, or where all do.
     """

@@ -56,7 +56,7 @@ def _look_at_factor(search: Search, gradients: Mapping[str, MeasuredTensor | Non
         return
     name, *others = ratios
     events = {rank: steps[0].event for rank, steps in search.candidate.parameters[name].items() if steps}
-    apart = statements.Apart(counting[name], layouts.factor_limit(search.rounded.unit))
+    apart = statements.TensorApart(counting[name], layouts.factor_limit(search.rounded.unit))
     apart.ranks = []
     search.say(
         "factor", "parameter_gradient", said("gradients-differ-by-one-factor", name, len(others), factor), name,
@@ -126,7 +126,7 @@ def _look_at_gradient(
         return True
     if search.tainted and search.findings:
         return False
-    apart, why = statements.Apart(tensor, allowed), ""
+    apart, why = statements.TensorApart(tensor, allowed), ""
     if ModulePlace("gradient", name.rpartition(".")[0]) in search.candidate.records:
         why = said("while-backward-agrees")
     text = said("gradient-at-optimizer-differs-in-layout", apart.places, apart.words, why)
@@ -162,7 +162,7 @@ def _say_state(
 ) -> None:
     if tensor.fit is None:
         return
-    apart = statements.Apart(tensor, search.limit(tensor))
+    apart = statements.TensorApart(tensor, search.limit(tensor))
     text = said("state-differs-in-layout", text, apart.places, apart.words)
     where = name if field == "weight" else f"{name}, {field}"
     search.say(("state", field), "optimizer", text, where, events, apart, parameter=name, field=field)

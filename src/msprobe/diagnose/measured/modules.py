@@ -8,6 +8,7 @@ none gave, by what there was in the module around it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -257,7 +258,7 @@ class _Modules:
         if event.direction != "backward" or forward is None:
             return 0.0
         sides = self._passes[event].inputs, forward.inputs, forward.outputs
-        return scales.result_scale(operator, "backward", made, [one for side in sides for one in self._floating(side)])
+        return scales.result_scale(operator, "backward", made, [*itertools.chain(*map(self._floating, sides))])
 
     def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
         """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what

@@ -21,7 +21,7 @@ from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.evidence import OneSide, OtherArguments
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor, units
@@ -281,7 +281,7 @@ def _goes_on_behind(scene: Scene, judged: Judged) -> bool:
     return _is_followed_alone(scene.candidate, judged.event) or _is_followed_alone(scene.reference, judged.partner)
 
 
-def _is_followed_alone(side: Side, first: Event) -> bool:
+def _is_followed_alone(side: StepSide, first: Event) -> bool:
     """True if a call of one side alone computes something of what this call gives, moved or as it is."""
     todo, seen = [first], {first}
     while todo and len(seen) < _MOST_CALLS:

@@ -14,7 +14,7 @@ from msprobe.diagnose.evidence import Cause, OneSide, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import tensor
 from msprobe.diagnose.tolerance.judge import Judged
@@ -92,7 +92,7 @@ def blame_calls(
     )
 
 
-def _whole_modules(events: Sequence[Event], side: Side) -> str:
+def _whole_modules(events: Sequence[Event], side: StepSide) -> str:
     """The modules that one side alone passes through, if all these calls run in them."""
     modules: dict[str, None] = {}
     for event in events:

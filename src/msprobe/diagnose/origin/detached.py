@@ -13,7 +13,7 @@ from msprobe.diagnose.differences.records import Difference, fingerprint, is_flo
 from msprobe.diagnose.evidence import NamedFact, SeenFact
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance.judge import Judged
@@ -78,7 +78,7 @@ def _count_of_size(back: Event | None, size: int) -> int:
     return sum(numel(leaf) == size for leaf in given)
 
 
-def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: Side) -> None:
+def _say_lone_cut(scene: Scene, event: Event, user: Event, fuller: Event, side: StepSide) -> None:
     text = said("extra-call-without-gradient", side.name, event.name, fuller.name, scene.other(side).name)
     # Where all gradients that optimizers get agree, what comes back is thrown away.
     matters = not scene.arrival.known or bool(scene.arrival.differ)
@@ -102,7 +102,7 @@ def _is_cut(scene: Scene, judged: Judged, difference: Difference) -> bool:
     return maker is not None and side.timeline.backward_of(maker) is not None
 
 
-def _cut_on(scene: Scene, judged: Judged, difference: Difference) -> tuple[Side, Event, Any]:
+def _cut_on(scene: Scene, judged: Judged, difference: Difference) -> tuple[StepSide, Event, Any]:
     """The side that cuts the branch off, its call, and what that takes."""
     if difference.left.get("requires_grad") is not True:
         return scene.candidate, judged.event, difference.left

@@ -10,7 +10,7 @@ from msprobe.diagnose.differences.records import Difference, is_floating, numel
 from msprobe.diagnose.differences.words import named, ratio_in_words
 from msprobe.diagnose.evidence import OneSide, SeenFact
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.messages import said
 
@@ -97,7 +97,7 @@ def _say(
     scene.add(at, "structure", text, facts=facts, matters=True)
 
 
-def _between(side: Side, end: Event, comes_back: Event) -> list[Event]:
+def _between(side: StepSide, end: Event, comes_back: Event) -> list[Event]:
     """The calls of one side alone that compute something behind a record of the forward pass, before its gradient comes
     back; none if any of them has a partner.
     """
@@ -113,7 +113,7 @@ def _between(side: Side, end: Event, comes_back: Event) -> list[Event]:
     return between if all(map(side.is_alone, between)) else []
 
 
-def _last_number(side: Side) -> Event | None:
+def _last_number(side: StepSide) -> Event | None:
     """The last call of one side alone that gives a single number which no call of the forward pass takes."""
     for event in reversed(side.alone):
         if event.direction != "forward" or not event.is_call or operation(event.stem) in _IDLE:

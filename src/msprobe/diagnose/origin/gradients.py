@@ -13,7 +13,7 @@ from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.calls_alone import blame_calls, what_becomes_of_gradients
 from msprobe.diagnose.origin.cut_graph import GraphCut, find_cut, first_use, frozen_in_words
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.parameter_names import parameter_name, plain_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks
@@ -88,7 +88,7 @@ def _brought_before(scene: Scene, event: Event) -> bool:
     )
 
 
-def _comes_to(scene: Scene, side: Side, user: Event) -> float:
+def _comes_to(scene: Scene, side: StepSide, user: Event) -> float:
     """How far apart is what comes to the calls of one side alone around ``user``: the gradients that arrive there, and
     what they took in the forward pass.
     """
@@ -224,7 +224,7 @@ def _is_thrown_away(scene: Scene, forward: Event, twin: Event) -> bool:
     return is_asked and bool(results) and all(leaf.get("requires_grad") is True for leaf in results)
 
 
-def _cut_before(scene: Scene, side: Side, event: Event) -> Event | None:
+def _cut_before(scene: Scene, side: StepSide, event: Event) -> Event | None:
     """The call of one side alone, among those that lead to ``event``, that lets no gradient through; looked for between
     two frameworks, of which one does not say what requires a gradient.
     """

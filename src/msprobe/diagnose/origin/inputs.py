@@ -22,7 +22,7 @@ from msprobe.diagnose.origin.gradients_taken import blame_gradient_on_its_way
 from msprobe.diagnose.origin.held import held_tensor
 from msprobe.diagnose.origin.returned import is_returned_otherwise
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.origin.weight import blame_weight, is_written_in_step, look_at_weight, parameters_taken
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, is_tensor
@@ -116,7 +116,7 @@ def _blame_or_doubt(
         scene.ledger.doubt(begun)
 
 
-def _is_view_of_weight(side: Side, maker: Event | None, leaf: Any) -> bool:
+def _is_view_of_weight(side: StepSide, maker: Event | None, leaf: Any) -> bool:
     """True if one side alone has a view of a parameter."""
     is_lone_view = maker is not None and side.is_alone(maker) and operation(maker.stem) in operators.MAY_VIEW
     return is_lone_view and bool(side.makers.parameters(leaf))

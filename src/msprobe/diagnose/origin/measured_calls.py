@@ -27,7 +27,7 @@ from msprobe.diagnose.origin.gradients_taken import (
 from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.results import blame_layout, blame_result
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.timeline import Event, Slot
 from msprobe.diagnose.steps.unwritten import reads_unwritten
@@ -180,7 +180,7 @@ def _made_by_one_side(scene: Scene, judged: Judged, slot: str) -> tuple[list[Eve
     """The calls that made what a call takes on each side, and that the other does not make."""
     (inputs, others), _ = answering_slots(judged.event, judged.partner, scene.comparer.crossing)
 
-    def made_alone(side: Side, slots: Sequence[Slot], taker: Event) -> list[Event]:
+    def made_alone(side: StepSide, slots: Sequence[Slot], taker: Event) -> list[Event]:
         maker = side.makers.of(dict(slots).get(slot), taker)
         return side.chain(maker) if maker is not None and maker.is_call else []
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.evidence import Because, NamedFact
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
 from msprobe.messages import said
@@ -49,7 +49,7 @@ def look_for_changed_recomputation(scene: Scene) -> None:
         )
 
 
-def _first_alone(scene: Scene, find: Callable[[Side, Mapping[Event, Event]], Iterator[_Again]]) -> _Again | None:
+def _first_alone(scene: Scene, find: Callable[[StepSide, Mapping[Event, Event]], Iterator[_Again]]) -> _Again | None:
     """The first call of the candidate that is found, if its partner is a recomputed one, too, and is not found."""
     repeats = scene.pairing.repeats
     healthy = {again.event for again in find(scene.reference, repeats)}
@@ -60,7 +60,7 @@ def _first_alone(scene: Scene, find: Callable[[Side, Mapping[Event, Event]], Ite
     return None
 
 
-def _drawing_otherwise(side: Side, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
+def _drawing_otherwise(side: StepSide, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
     """Recomputed random calls that take the tensors that they took in the forward pass, and give others."""
     for event in side.timeline:
         forward = repeats.get(event) if event.is_call and is_random(event) else None
@@ -74,7 +74,7 @@ def _marks(slots: Sequence[Slot]) -> list[Hashable]:
     return [fingerprint(leaf) for _, leaf in slots if is_tensor(leaf)]
 
 
-def _beginning_otherwise(side: Side, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
+def _beginning_otherwise(side: StepSide, repeats: Mapping[Event, Event]) -> Iterator[_Again]:
     """Recomputed calls that take another tensor than in the forward pass, and which; not one that a recomputed call
     made: kernels that add in no fixed order may make another one.
     """

@@ -16,7 +16,7 @@ from msprobe.diagnose.steps.timeline import Event, Timeline
 _LONGEST_CHAIN = 200
 
 
-class Side:
+class StepSide:
     """The candidate or the reference of a step.
 
     ``makers`` says which call made a tensor; ``consumers`` which calls take it, by what identifies it; ``paired`` leads

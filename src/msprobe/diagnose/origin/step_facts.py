@@ -27,7 +27,7 @@ from msprobe.diagnose.effect.reach import results_difference
 from msprobe.diagnose.effect.states import first_changes
 from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights, recorded_parameters, weights_in_order
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.parameter_names import parameter_name
@@ -73,8 +73,8 @@ class StepFacts:
         self.comparer = comparer
         self.first_step = first_step
         self.before = before or StepBefore()
-        self.candidate = Side("candidate", pairing.candidate, pairing.partner, pairing.alone())
-        self.reference = Side("reference", pairing.reference, pairing.back, pairing.missing())
+        self.candidate = StepSide("candidate", pairing.candidate, pairing.partner, pairing.alone())
+        self.reference = StepSide("reference", pairing.reference, pairing.back, pairing.missing())
         self.sides = self.candidate, self.reference
         self.judged = judge_all(pairing, comparer, self.candidate.makers)
         # A compiled function is one record beside modules: of what they consist it says nothing.
@@ -99,7 +99,7 @@ class StepFacts:
             map(_has_judged_statistics, (self.pairing.candidate, self.pairing.reference))
         )
 
-    def other(self, side: Side) -> Side:
+    def other(self, side: StepSide) -> StepSide:
         """The other one."""
         return self.reference if side is self.candidate else self.candidate
 
@@ -109,7 +109,7 @@ class StepFacts:
         here, there = (side.makers.parameters(leaf) for side, leaf in sides)
         return here, there
 
-    def judged_at(self, side: Side, event: Event | None) -> Judged | None:
+    def judged_at(self, side: StepSide, event: Event | None) -> Judged | None:
         """The pair that an event of a side belongs to, as it was judged."""
         mine = event if side is self.candidate or event is None else side.paired.get(event)
         return self.judged.get(mine) if mine is not None else None

@@ -6,7 +6,7 @@ from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Because, Listed, NamedFact
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.optimizer import parameters_of
 from msprobe.diagnose.steps.timeline import Timeline
 from msprobe.messages import said
@@ -49,7 +49,7 @@ def _trains(timeline: Timeline) -> bool:
     return any(event.direction in ("backward", "gradient") for event in timeline)
 
 
-def _writes_to_weights(side: Side) -> bool:
+def _writes_to_weights(side: StepSide) -> bool:
     """True if calls after the backward pass write to parameters: an optimizer written by hand."""
     end = max((event.index for event in side.timeline if event.direction == "backward"), default=-1)
     return any(

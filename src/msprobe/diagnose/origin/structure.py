@@ -12,7 +12,7 @@ from msprobe.diagnose.differences.words import named
 from msprobe.diagnose.evidence import Listed, OneSide
 from msprobe.diagnose.origin.calls_alone import most_informative
 from msprobe.diagnose.origin.scene import Scene
-from msprobe.diagnose.origin.sides import Side
+from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.messages import said
 
@@ -34,7 +34,7 @@ def look_for_lone_calls(scene: Scene) -> None:
             scene.add(informative, "structure", text, facts=facts, place=scene.place_of(row[0]))
 
 
-def _is_around(event: Event, side: Side) -> bool:
+def _is_around(event: Event, side: StepSide) -> bool:
     """True for a module around calls that the other side makes, too: what is its own among them speaks for itself."""
     return event.is_module and any(not side.is_alone(child) or _is_around(child, side) for child in event.children)
 
@@ -74,7 +74,7 @@ def look_for_lone_gradients(scene: Scene) -> None:
     scene.ledger.doubt(begun)
 
 
-def _trained(scene: Scene, side: Side) -> list[Event]:
+def _trained(scene: Scene, side: StepSide) -> list[Event]:
     """The calls through which a gradient comes back: the first in a row, or all that a pass of one side alone has."""
     calls = [event for event in side.alone if event.direction == "forward" and event.is_call]
     trained = [event for event in calls if side.timeline.backward_of(event) is not None]

@@ -47,7 +47,7 @@ def recorded_collective(
         target = targets.collectives
         try:
             # Without guard.
-            begun = session.guard(target.begin_collective, key, args, kwargs, 3)
+            begun = session.guard(target.begin_collective, key, args, kwargs)
             read()
             if begun is None:
                 return original(*args, **kwargs)

@@ -82,7 +82,7 @@ class ParameterHooks:
         if node is None or not hasattr(node, "variable"):
             return None
         owners: list[tuple[str, str]] = []
-        hook = _Hook(node, kind, owners, node.register_prehook(partial(attempt, self.arrive, owners)))
+        hook = _Hook(node, kind, owners, node.register_prehook(partial(attempt, self.arrive, owners)))  # type: ignore[call-arg]
         before = self.known.get(id(parameter))
         if before is not None:
             self.released.append(before.handle)
@@ -94,7 +94,7 @@ class ParameterHooks:
         key = id(module)
         entry = self._modules.get(key)
         if entry is None or entry[0]() is not module:
-            entry = self._modules[key] = weakref.ref(module, partial(attempt, self._let_go, key)), []
+            entry = self._modules[key] = weakref.ref(module, partial(attempt, self._let_go, key)), []  # type: ignore[call-arg]
         entry[1].append((parameter, hook))
         hook.holders += 1
         # A module that went just now may have been the last that held it.
