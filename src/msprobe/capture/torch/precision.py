@@ -131,8 +131,10 @@ def _add_autocast(settings: dict[str, Any]) -> None:
 
 
 def autocast_of(device: str) -> Any:
-    """The type; None where autocast is off."""
+    """The type; None where autocast is off, or where torch has no such device."""
     ask: Any = torch
+    if device != "cpu" and not hasattr(torch, device):
+        return None
     if hasattr(torch, "get_autocast_dtype"):
         return ask.get_autocast_dtype(device) if ask.is_autocast_enabled(device) else None
     if device == "cpu":  # torch 2.1 to 2.3

@@ -23,7 +23,7 @@ Observer = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 # What the entrance of a function calls with (positional arguments, keyword arguments).
 Entrance = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 # Makes an entrance of the function as it was before.
-MakeEntrance = Callable[[Callable[..., Any]], Entrance]
+MakeEntrance = Callable[[types.FunctionType], Entrance]
 
 # Number of a function -> what its code calls while it is watched. Never shrinks: a thread that was about to
 # make the call when the function was let go ends up at the original.

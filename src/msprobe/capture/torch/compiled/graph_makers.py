@@ -8,7 +8,7 @@ computation of the training.
 
 from __future__ import annotations
 
-import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -45,8 +45,9 @@ class GraphMakers:
         if functions is not None:
             functions.detach()
 
-    def _entrance(self, original: Callable[..., Any]) -> Entrance:
-        parameters = list(inspect.signature(original).parameters)
+    def _entrance(self, original: types.FunctionType) -> Entrance:
+        code = original.__code__
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         place = parameters.index(_COUNTS_FRAMES) if _COUNTS_FRAMES in parameters else None
 
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
