@@ -30,7 +30,7 @@ MINDSPORE_PACKAGES := $(MINDSPORE_VENV)/.packages-installed
 SHARDED_VENV ?= .venv-sharded
 SHARDED_RUN := $(SHARDED_VENV)/bin/python
 SHARDED_STAMP := $(SHARDED_VENV)/.msprobe-installed
-NATIVE := $(wildcard src/msprobe/capture/*.c src/msprobe/capture/*.h src/msprobe/diagnose/differences/*.c)
+NATIVE := $(wildcard src/msprobe/capture/c/*.c src/msprobe/capture/c/*.h src/msprobe/diagnose/differences/*.c)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept, also where images switch that off: tests start hundreds of processes that import the same.
 unexport PYTHONDONTWRITEBYTECODE
