@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar, overload
+
+from msprobe.guard import attempt
 
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
+
+
+def _let_go(entries: dict[int, tuple[weakref.ref[Any], Any]], number: int, reference: weakref.ref[Any]) -> None:
+    """An object is gone: its entry goes, unless another object has its number by now."""
+    entry = entries.get(number)
+    if entry is not None and entry[0] is reference:
+        del entries[number]
 
 
 class IdentityMap(Generic[_Value]):
@@ -25,14 +35,8 @@ class IdentityMap(Generic[_Value]):
         if known is not None and known[0]() is key:
             self._entries[id(key)] = known[0], value
             return
-        entries, number = self._entries, id(key)
-
-        def gone(reference: weakref.ref[Any]) -> None:
-            entry = entries.get(number)
-            if entry is not None and entry[0] is reference:
-                del entries[number]
-
-        entries[number] = weakref.ref(key, gone), value
+        number = id(key)
+        self._entries[number] = weakref.ref(key, partial(attempt, _let_go, self._entries, number)), value  # type: ignore[call-arg]
 
     def __contains__(self, key: Any) -> bool:
         known = self._entries.get(id(key))

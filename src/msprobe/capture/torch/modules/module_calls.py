@@ -156,7 +156,8 @@ class _ModuleCalls:
     def add(self, module: nn.Module, watcher: Watcher, ahead: bool) -> WatchedModule:
         key = id(module)
         with self._lock:
-            present = self._of(module) or _Watchers(weakref.ref(module, partial(_forget, self._watched, key)))
+            gone = partial(attempt, _forget, self._watched, key)  # type: ignore[call-arg]
+            present = self._of(module) or _Watchers(weakref.ref(module, gone))
             if ahead:
                 self._watched[key] = present._replace(ahead=(*present.ahead, watcher))
             else:
