@@ -112,7 +112,7 @@ class Profile:
     - ``empty_result``: the status of results without elements.
     - ``small_integers``: the integer types beside int32, int64, uint8 and bool that can be compared.
     - ``all_gradients``: gradients of keyword arguments and through several results are compared, too.
-    - ``by_element``: each element is judged by what rounding explains (:mod:`msprobe.precheck.strict`).
+    - ``by_element``: each element is judged by what rounding explains (:mod:`msprobe.precheck.side.strict`).
     - ``by_tolerance``: each element is judged by :data:`TOLERANCES`.
     - ``by_control``: a result of floats is judged by its root mean square error beside that of a control
       (:mod:`msprobe.precheck.compiler_rule`).

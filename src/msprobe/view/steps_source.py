@@ -53,7 +53,7 @@ _WITHOUT_FIRST = ("agree", "clean", "harmless", "incomparable")
 
 
 class StepsSource(ABC):
-    """A :class:`msprobe.view.source.Source` whose places are judged one by one."""
+    """A :class:`msprobe.view.source.PageSource` whose places are judged one by one."""
 
     def __init__(
         self,
