@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 from msprobe import log
 from msprobe.capture.adapter import ListenerSupport
-from msprobe.capture.events import Event, EventKind, Step
+from msprobe.capture.events import Event, EventKind, Failure, Step
 from msprobe.capture.listeners import Arguments, Changer, Changes, Listener, NewGradient, Observer, Result, Values
-from msprobe.capture.relayed_units import RelayedPass
-from msprobe.capture.routes import Listening, Route, matches, numbers_of, routes_of
+from msprobe.capture.relayed_units import RelayedEvent, RelayedPass
+from msprobe.capture.routes import Listening, Route, matches, numbers_of, routes_around_dump, routes_of
 from msprobe.capture.session import Session
 from msprobe.capture.unmet_wants import UnmetWants
 from msprobe.errors import InvalidInputError
@@ -425,6 +425,26 @@ class Relay:
         self.bus = bus
         self.session = bus.session
         self.dumper = dumper
+
+    @staticmethod
+    def dumped(begun: Any) -> Any:
+        """What the dumper made of a step or collective that has begun; None: nothing."""
+        return begun.dumped if type(begun) is RelayedEvent else begun
+
+    def show_end(self, begun: Any, result: Any, dump: Callable[[], Any]) -> None:
+        """A step or collective is over: notify those who come before the dump, ``dump`` it, notify all others."""
+        event = begun.end() if type(begun) is RelayedEvent else None
+        early, late = routes_around_dump(begun.routes) if event is not None else ((), ())
+        self.bus.show(early, "after", event, result)
+        if self.dumped(begun) is not None:
+            self.session.guard(dump)
+        self.bus.show(late, "after", event, result)
+
+    def show_failed(self, begun: Any, error: BaseException) -> None:
+        """It has raised, or was not made."""
+        event = begun.end() if type(begun) is RelayedEvent else None
+        if event is not None:
+            self.bus.show_failure(begun.routes, Failure(event.name, event.step, event.rank, event, error))
 
 
 def _names(changes: Changes, key: str, number: int) -> bool:

@@ -6,20 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msprobe.capture.bus import Relay
-from msprobe.capture.events import Collective, Failure, Origin
-from msprobe.capture.routes import Route, routes_around_dump
-
-
-class RelayedCollective:
-    """A collective that listeners are notified of, until it is over; ``dumped``: what the dumper made of it."""
-
-    __slots__ = ("dumped", "event", "routes")
-
-    def __init__(self, event: Collective, routes: Sequence[Route], dumped: Any) -> None:
-        # Let go of when it is over, by whoever keeps this.
-        self.event: Collective | None = event
-        self.routes = routes
-        self.dumped = dumped
+from msprobe.capture.events import Collective, Origin
+from msprobe.capture.relayed_units import RelayedEvent
 
 
 class RelayedCollectives(Relay):
@@ -43,34 +31,19 @@ class RelayedCollectives(Relay):
         name = f"{key}.{number}.forward"
         event = Collective(name, session.step, bus.rank, key, number, origin, args, kwargs)
         bus.show(routes, "before", event)
-        return RelayedCollective(event, routes, dumped)
+        return RelayedEvent(event, routes, dumped)
 
     def leave_under_way(self, begun: Any, outputs: list[Any], facts: Mapping[str, Any], result: Any = None) -> None:
-        dumped = begun.dumped if type(begun) is RelayedCollective else begun
+        dumped = self.dumped(begun)
         if dumped is not None:
             self.dumper.leave_under_way(dumped, outputs, facts, result)
 
     def end_collective(self, begun: Any, results: Any, facts: Mapping[str, Any], result: Any = None) -> None:
-        dumped = begun.dumped if type(begun) is RelayedCollective else begun
-        event = _event_of(begun)
-        early, late = routes_around_dump(begun.routes) if event is not None else ((), ())
-        self.bus.show(early, "after", event, results)
-        if dumped is not None:
-            self.session.guard(self.dumper.end_collective, dumped, results, facts, result)
-        self.bus.show(late, "after", event, results)
+        dumped = self.dumped(begun)
+        self.show_end(begun, results, lambda: self.dumper.end_collective(dumped, results, facts, result))
 
     def fail_collective(self, begun: Any, error: BaseException) -> None:
-        dumped = begun.dumped if type(begun) is RelayedCollective else begun
+        dumped = self.dumped(begun)
         if dumped is not None:
             self.dumper.fail_collective(dumped, error)
-        event = _event_of(begun)
-        if event is not None:
-            self.bus.show_failure(begun.routes, Failure(event.name, event.step, event.rank, event, error))
-
-
-def _event_of(begun: Any) -> Collective | None:
-    """What is notified of it, once."""
-    if type(begun) is not RelayedCollective:
-        return None
-    event, begun.event = begun.event, None
-    return event
+        self.show_failed(begun, error)

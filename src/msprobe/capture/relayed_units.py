@@ -1,5 +1,5 @@
-"""What listeners are notified of, between its beginning and its end, and on to its backward: a call, a pass of a
-module.
+"""What listeners are notified of, between its beginning and its end: a call or a pass of a module, also on to its
+backward; a step of an optimizer, a collective.
 """
 
 from __future__ import annotations
@@ -7,9 +7,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msprobe.capture.events import Failure, Gradient, Side, path_of
+from msprobe.capture.events import Collective, Failure, Gradient, OptimizerStep, Side, path_of
 from msprobe.capture.routes import Route
 from msprobe.capture.session import Session
+
+
+class RelayedEvent:
+    """A step of an optimizer, or a collective, that listeners are notified of, until it is over. ``dumped``: what the
+    dumper made of it.
+    """
+
+    __slots__ = ("dumped", "event", "routes")
+
+    def __init__(self, event: OptimizerStep | Collective, routes: Sequence[Route], dumped: Any) -> None:
+        # Let go of when it is over, by whoever keeps this.
+        self.event: OptimizerStep | Collective | None = event
+        self.routes = routes
+        self.dumped = dumped
+
+    def end(self) -> OptimizerStep | Collective | None:
+        """It is over: its event, once."""
+        event, self.event = self.event, None
+        return event
 
 
 class Relayed:
