@@ -19,7 +19,6 @@ Side = Literal["candidate", "reference"]
 Cause = Literal[
     "beyond",  # the step is further apart than rounding explains, and no call by itself is
     "between",  # calculated between two modules, where calls were not recorded
-    "cache_position",  # keys and values are at other positions of their cache, off by one
     "class",  # another class of optimizer
     "clipping",  # gradients are clipped by their norm on one side alone
     "frozen",  # parameters require no gradient on one side alone

@@ -37,10 +37,6 @@ MAY_VIEW = frozenset(
 CHOOSES = frozenset("topk sort argsort argmax argmin max min multinomial".split())
 #: Of these, the ones by which a router chooses experts.
 ROUTES = frozenset("topk max argmax".split())
-#: They write to positions of a tensor, or read positions of it: slices, or a tensor of indices.
-AT_POSITIONS = frozenset("setitem getitem index_copy narrow slice_scatter".split())
-#: Of these, the one that takes the positions as a tensor of indices.
-AT_INDICES = frozenset(("index_copy",))
 #: They give each whole number that comes in the row of a table: what a model does with a token.
 LOOKS_UP = frozenset(("embedding",))
 #: They exchange axes.

@@ -320,14 +320,6 @@ TOPICS: dict[str, Topic] = {
         advice=("Count in whole numbers or in float32, and cast what is calculated from them: positions, sines and cosines of them, indices.",
             "用整数或 float32 计数，只转换由它们算出的内容：位置及其正弦余弦、索引。"),
     ),
-    "cause:cache_position": Topic(
-        meaning=("keys and values are written to their cache, or read from it, one position away from where the reference does",
-            "键与值写入缓存或从缓存读出时，与标杆侧错开一个位置"),
-        cause=("The position counts from 1 in place of 0, is advanced before the write in place of after it, or the newest token is left out of what is read.",
-            "位置从 1 而不是 0 计数、在写入之前而不是之后前移，或读取时漏掉最新的 token。"),
-        advice=("Write the keys and values of n tokens to positions p to p + n, read up to p + n, and advance p once after that; the same for the position ids.",
-            "把 n 个 token 的键与值写到位置 p 到 p + n，读取到 p + n，之后 p 只前移一次；position id 也是如此。"),
-    ),
     "cause:beyond": Topic(
         meaning=("the final difference is larger than rounding explains, although no single call is",
             "最终差异超出舍入误差所能解释的范围，而没有哪个调用单独超出"),

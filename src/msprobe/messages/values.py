@@ -132,11 +132,6 @@ MESSAGES: tuple[Message, ...] = (
         "{call} 为下一个 step 保留的内容（相对差异 {difference:.2g}）与 {recorded} 的 {argument} 不同，后者是标杆侧在该处使用的最接近的张量：这是滑动平均或状态",
     ),
     Message(
-        "D225", "cache-off-by-one", "cause:cache_position", "call argument candidate reference",
-        "{call}: the cache of keys and values is off by one position: {argument} is {candidate}, in the reference {reference}",
-        "{call}：键值缓存（KV cache）错开一个位置：{argument} 为 {candidate}，标杆侧为 {reference}",
-    ),
-    Message(
         "D226", "before-the-step", "kind:structure", "call slot how",
         "the candidate calls {call} before the step of the optimizer, the reference calls it after that step; {slot} differs{how}",
         "待比对侧在优化器 step 之前调用 {call}，标杆侧在其之后调用；{slot} 不同{how}",

@@ -13,7 +13,6 @@ from msprobe.diagnose.origin.argument import blame_argument, is_informative, loo
 from msprobe.diagnose.origin.around_step import look_for_writes_around_step
 from msprobe.diagnose.origin.beginning import settle_beginnings, silent_cause
 from msprobe.diagnose.origin.broadcast import look_at_broadcast
-from msprobe.diagnose.origin.cache_position import blame_cache_position
 from msprobe.diagnose.origin.choices import look_for_tokens
 from msprobe.diagnose.origin.detached import look_for_detached
 from msprobe.diagnose.origin.ends_alone import look_for_lone_ends
@@ -132,7 +131,7 @@ def look_at(scene: Scene, judged: Judged) -> None:
     shapes = scene.isolated and any(output.what == "shape" for output in judged.outputs)
     if judged.arguments and (changed or types or shapes or not scene.has_values):
         inside = event.is_module and not event.layer and scene.has_calls
-        if not inside and not blame_cache_position(scene, judged):
+        if not inside:
             blame_argument(scene, judged)
         return
     if judged.arguments:
