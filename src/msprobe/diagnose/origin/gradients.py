@@ -40,17 +40,17 @@ def look_at_arriving_gradient(scene: Scene, judged: Judged, difference: Differen
             if side.is_alone(backward):
                 # That of a call of both sides is reported with the missing gradients; what hands on what differs is
                 # explained.
-                if side.is_alone(user) and not explained.within_group(difference, _comes_to(scene, side, user)):
+                if side.is_alone(user) and not explained.within_calls(difference, _comes_to(scene, side, user)):
                     here = side is scene.candidate
                     blame_calls(scene, judged, difference, [user] if here else [], [] if here else [user])
                 return
             judged_maker = scene.judged_at(side, backward)
             if judged_maker is None or judged_maker.status == "same":
                 continue
-            if not scene.comparer.crossing or explained.by_group(difference, scene.apart(judged_maker)):
+            if not scene.comparer.crossing or explained.by_calls(difference, scene.apart(judged_maker)):
                 return
     if scene.comparer.crossing:
-        if explained.within_group(difference, scene.most_apart):
+        if explained.within_calls(difference, scene.most_apart):
             return
     elif scene.tainted & {"backward", "forward", "recompute"}:
         return

@@ -224,7 +224,7 @@ class StepFacts:
         makers = (self.candidate.makers.of(leaf, event) for event in chain for _, leaf in event.inputs())
         return any(
             (self.comparer.crossing or self.judged[maker].changed_outputs)
-            and explained.by_chain(seen, self.apart(self.judged[maker]))
+            and explained.by_calls(seen, self.apart(self.judged[maker]))
             for maker in makers
             if maker is not None and maker in self.pairing.partner
         )

@@ -1,7 +1,7 @@
 """What rounding may do: every limit of the diagnosis stands here, and is asked for by a question.
 
 =====================  ===============================================================================================
-``units``              What is one unit of rounding, of a type, of a pair, of a run?
+``units``              What is one unit of rounding, of a type, of a pair, of a run; how many may a call, a step make?
 ``effective``          To how few bits do kernels round what they multiply (TF32, HF32), by headers or by all results?
 ``noise``              What may this call add itself, how many times larger does it make the inputs, and how far may
                        its results be apart by both?

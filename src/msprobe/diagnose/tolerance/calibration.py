@@ -17,16 +17,9 @@ from msprobe.diagnose.measured.judge import healthy_calls
 from msprobe.diagnose.pairing.step import pair_timelines
 from msprobe.diagnose.steps.links import Producers
 from msprobe.diagnose.steps.timeline import Timeline
+from msprobe.diagnose.tolerance import units
 from msprobe.diagnose.tolerance.judge import judge_all
 from msprobe.store.part import DumpPart
-
-#: A candidate may be this many times further off than the healthy run: one sample is no bound.
-MARGIN = 4.0
-#: And where that is less than the model allows, so many times: of two samples of one noise the larger is 16 times the
-#: smaller in one of 25 pairs of single numbers, and in none of tensors (normal: 2 / pi times the arctangent of 1 / 16).
-_CLOSE = 16.0
-#: But never less than so many units: statistics are rounded to the type of the tensor, on both sides.
-_FEW_UNITS = 4.0
 
 
 @dataclass(frozen=True)
@@ -45,12 +38,12 @@ class Calibration:
     calls: HealthyCalls = NOT_MEASURED
 
     def allowed(self, entry: str) -> float:
-        """What a candidate may differ by in the results of a call."""
-        return MARGIN * self.by_entry.get(entry, 0.0)
+        """What a candidate may differ by in the results of a call: one sample is no bound."""
+        return units.BY_ROUNDING * self.by_entry.get(entry, 0.0)
 
     def allowed_inputs(self, entry: str) -> float:
         """What a candidate may differ by in what goes into a call."""
-        return MARGIN * self.arrived.get(entry, 0.0)
+        return units.BY_ROUNDING * self.arrived.get(entry, 0.0)
 
     def limit(self, entry: str, modelled: float, arrived: float, unit: float) -> float:
         """What a candidate may differ by in the results of a call: what the model allows, more where the healthy run
@@ -64,7 +57,7 @@ class Calibration:
 
     def limit_of_reach(self, modelled: float, unit: float) -> float:
         """The same for loss, gradients and weights. ``unit``: that the run computes in."""
-        allowed = MARGIN * self.reach
+        allowed = units.BY_ROUNDING * self.reach
         if not self.compared or not math.isfinite(self.reach):
             return max(modelled, allowed)
         return max(allowed, min(modelled, self._close(self.reach, unit)))
@@ -76,7 +69,11 @@ class Calibration:
         comparer.healthy_calls = self.calls
 
     def _close(self, measured: float, unit: float) -> float:
-        return max(_CLOSE * measured, _FEW_UNITS * unit)
+        """What is allowed where the healthy run was much nearer than the model allows: of two samples of one noise the
+        larger is 16 times the smaller in one of 25 pairs of single numbers, and in none of tensors (normal: 2 / pi
+        times the arctangent of 1 / 16). Statistics are rounded to the type of the tensor, on both sides.
+        """
+        return max(units.BY_CALL * measured, units.BY_ROUNDING * unit)
 
 
 #: Nothing was measured: the model of rounding alone counts.

@@ -13,8 +13,8 @@ from typing import Any
 from msprobe.diagnose.differences.records import numbers, numel, rms
 from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance.noise import SAFETY, own_noise
-from msprobe.diagnose.tolerance.units import FINE, eps_of, unit
+from msprobe.diagnose.tolerance.noise import own_noise
+from msprobe.diagnose.tolerance.units import BY_CALL, FINE, eps_of, unit
 
 Leaf = dict[str, Any]
 
@@ -47,7 +47,7 @@ _MODULE_AGAIN = 1e-3
 def repeat_limit(event: Event) -> float:
     """How far a call may be from another one that does the same with the same: another rank's, or a recomputed one."""
     given, made = event.inputs(), event.outputs()
-    return SAFETY * own_noise(event, tensors_of(given), tensors_of(made), unit(given, made))
+    return BY_CALL * own_noise(event, tensors_of(given), tensors_of(made), unit(given, made))
 
 
 def repeated_module_limit() -> float:
@@ -57,7 +57,7 @@ def repeated_module_limit() -> float:
 
 def copies_limit(leaf: Leaf) -> float:
     """How far gradients of copies may be apart on ranks that sum in orders of their own."""
-    return SAFETY * eps_of(leaf)
+    return BY_CALL * eps_of(leaf)
 
 
 def may_have_two_values(leaf: Leaf) -> bool:
@@ -79,7 +79,7 @@ def sum_of_one_limit(results: Leaf, given: Leaf | None) -> float:
     """How far the sum of probabilities may be from one, on average over many: each is rounded by half a unit of the
     coarser of its type and that of its input, if there is one input.
     """
-    return SAFETY * 0.5 * max(eps_of(results), eps_of(given) if given is not None else 0.0)
+    return BY_CALL * 0.5 * max(eps_of(results), eps_of(given) if given is not None else 0.0)
 
 
 def is_lost_in_rounding(weight: Leaf, gradient: Leaf, rate: float) -> bool:

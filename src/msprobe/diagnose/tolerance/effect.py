@@ -15,20 +15,11 @@ from msprobe.diagnose.tolerance.judge import Judged
 
 #: So few elements may be moved by a unit on one side and none on the other; this share of a unit in all is more.
 _FEW_MOVED, _MOVED = 16, 0.25
-#: Gradients of a healthy run are apart by some tens of rounding units (at most 7e-7 in float32 between one and two
-#: threads, 2.2e-5 where convolutions before batch norms sum in another order: ``bench/localise/run.py --clean``, Y01).
-#: So many are taken for rounding; of types with few digits that many would be too many.
-_UNITS = 256.0
-_UNITS_OF_COARSE = 64.0
-#: Nothing that large is rounding, in any type.
-_LARGEST_LIMIT = 0.3
 #: Of types with few digits so many units would be more than the numbers themselves. There: what results may be apart
 #: by whose sum or product cancels (healthy runs in bfloat16: up to 0.08), and the growth with the calls that round:
 #: each adds a unit in a direction of its own, so that n of them make the square root of n, there and back.
 _COARSE = 0.125
 _OF_CALLS = 2.0
-#: So many times further may a step be apart than the one before, if both are apart by rounding alone.
-_GROWTH = 4.0
 
 #: An optimizer that divides by the size of the gradient makes a full step of one that is nothing but rounding: the
 #: weights that follow from gradients this many times smaller than the largest say nothing.
@@ -37,16 +28,9 @@ _NOTHING = 1e-4
 #: unit of the largest one: a convolution by `unfold`, a batch norm by hand (``test_rewritten_under_autocast.py``).
 _OF_ROUNDING = 0.5
 
-#: Weights and states are no sums that cancel.
-_UNITS_OF_WEIGHTS = 64.0
-#: A weight, or a state, may be this many times further apart than its gradient was, or the calls of its module.
-_FOLLOWS = 4.0
 #: Of a state whose natural size is not known, rounding may be this many times larger: it may be near zero.
 _UNKNOWN_SIZE = 1e3
 
-#: Tensors whose statistics agree may be apart by what these are rounded by, half a unit; their variance by twice that,
-#: and an average of variances over the steps by no more. Four times that is allowed.
-_UNITS_UNSEEN = 4.0
 
 #: Where rounding may do so much, it hides what an argument does: then the call that gets it says.
 _WIDE = 0.01
@@ -96,25 +80,25 @@ def step_limit(judged: Iterable[Judged]) -> float:
         for call in every
     )
     return max(
-        types_limit(rounding, unit), min(effective.effective_step_limit(_units_of_products(every)), _LARGEST_LIMIT)
+        types_limit(rounding, unit), min(effective.effective_step_limit(_units_of_products(every)), units.LARGEST)
     )
 
 
 def types_limit(count: int, unit: float) -> float:
     """What gradients may be apart by, if so many calls of the forward pass round to this unit."""
-    factor = _UNITS if unit <= units.FINE else _UNITS_OF_COARSE
-    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), _LARGEST_LIMIT)
+    factor = units.BY_STEP if unit <= units.FINE else units.BY_MODULE
+    return min(factor * unit, max(_COARSE, _OF_CALLS * math.sqrt(count) * unit), units.LARGEST)
 
 
 def frameworks_limit(judged: Iterable[Judged], weights_apart: float) -> float:
     """The same between two frameworks."""
     every = list(judged)
-    return max(step_limit(every), frameworks.framework_step_limit(_unit_of_types(every), weights_apart, _LARGEST_LIMIT))
+    return max(step_limit(every), frameworks.framework_step_limit(_unit_of_types(every), weights_apart))
 
 
 def later(tolerance: float) -> float:
     """What a step may be apart by whose weights are apart by rounding: that grows, up to an end."""
-    return max(tolerance, min(_GROWTH * tolerance, _LARGEST_LIMIT))
+    return max(tolerance, min(units.BY_ROUNDING * tolerance, units.LARGEST))
 
 
 def hides_arguments(tolerance: float) -> bool:
@@ -155,12 +139,12 @@ def is_clear_state(difference: Difference) -> bool:
     """True for a state of the optimizer that no rounding in the step before can have moved so far."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta > _UNITS_OF_WEIGHTS * units.pair_unit(difference)
+    return difference.delta > units.BY_MODULE * units.pair_unit(difference)
 
 
 def is_clear_weight(difference: Difference, unit: float) -> bool:
     """The same for a weight. ``unit``: of the type that the run computes in."""
-    return difference.delta > _UNITS_OF_WEIGHTS * max(units.eps_of(difference.left), unit)
+    return difference.delta > units.BY_MODULE * max(units.eps_of(difference.left), unit)
 
 
 def is_movement(distance: float, norm: float, count: int, unit: float) -> bool:
@@ -172,7 +156,7 @@ def is_movement(distance: float, norm: float, count: int, unit: float) -> bool:
 
 def exceeds_gradient(difference: Difference, gradient: float) -> bool:
     """True if a weight is further apart than its gradient explains, which was so far apart."""
-    return difference.delta > _FOLLOWS * gradient
+    return difference.delta > units.BY_ROUNDING * gradient
 
 
 def state_limit(came: float, unit: float, sized: bool, agreed: bool = False) -> float:
@@ -181,7 +165,8 @@ def state_limit(came: float, unit: float, sized: bool, agreed: bool = False) -> 
     the state is measured by. ``agreed``: nothing that its module took or made has differed in any step so far.
     """
     if agreed and sized:
-        return max(_UNITS_OF_WEIGHTS * units.FINE, _UNITS_UNSEEN * unit)
-    rounding = _UNITS_OF_WEIGHTS * unit
-    most = min(rounding * _UNKNOWN_SIZE, _LARGEST_LIMIT)
-    return max(min(rounding, _LARGEST_LIMIT), min(_FOLLOWS * came, most)) if sized else most
+        # Statistics that agree are rounded by half a unit, those of a variance by a whole one; an average by no more.
+        return max(units.BY_MODULE * units.FINE, units.BY_ROUNDING * unit)
+    rounding = units.BY_MODULE * unit
+    most = min(rounding * _UNKNOWN_SIZE, units.LARGEST)
+    return max(min(rounding, units.LARGEST), min(units.BY_ROUNDING * came, most)) if sized else most

@@ -42,16 +42,11 @@ from msprobe.messages import said
 #: The level over its own noise: see 2 above.
 _UNITS_OF_LEVEL = 8.0
 _OTHERS, _WITNESSES = 5, 2
-#: What is off by no more than so many units of float32, the model of its types explains.
-_AS_FLOAT32 = 64.0
 #: Between what a product is off by at most and what statistics show of it: their largest element stands for all.
 _SAFETY = 2.0
-#: What a module around one product makes of it: as :func:`msprobe.diagnose.tolerance.noise.amplification` has it.
-_OF_MODULE, _MOST_INSIDE = 4.0, 64.0
 #: Gradients, loss: each product adds a unit in a direction of its own, there and back, which batch norms and sums that
 #: cancel enlarge (measured: at most 4.4 units of 66 products in Q01, 38 of 94 before batch norms in Q02, three modes).
 _THERE_AND_BACK = 8.0
-_MOST_UNITS = 64.0
 
 
 @lru_cache(4096)
@@ -92,10 +87,10 @@ class _OfKind:
             return self.possible if self.declared else 0.0
         if not self.declared:
             same = _quantile(levels.witnesses, own if own is not None and own.witness else None, _WITNESSES, 2)
-            if same is not None and same <= _AS_FLOAT32 * units.FINE:
+            if same is not None and same <= units.BY_MODULE * units.FINE:
                 return 0.0
         unit = min(self.possible, _UNITS_OF_LEVEL * level)
-        return unit if unit > _AS_FLOAT32 * units.FINE else 0.0
+        return unit if unit > units.BY_MODULE * units.FINE else 0.0
 
 
 class Products:
@@ -152,7 +147,7 @@ class Products:
     def added(self, event: Event, factor: float) -> float:
         """What the products of a call or module may add by rounding their inputs; ``factor``: its amplification."""
         unit, count = self.of(event)
-        factor = min(factor, _MOST_INSIDE if event.is_call or count > 1 else _OF_MODULE)
+        factor = min(factor, units.BY_MODULE if event.is_call or count > 1 else units.BY_ROUNDING)
         return _SAFETY * unit * factor * math.sqrt(count)
 
     def in_words(self) -> str:
@@ -189,13 +184,13 @@ def level_of(event: Event, apart: float, arrived: float, factor: float) -> Level
     return Level(apart / factor, arrived == 0.0)
 
 
-def effective_step_limit(units: Iterable[float]) -> float:
-    """What loss and gradients may be apart by through products with inputs of fewer bits; ``units``: of each of them
-    in the forward pass.
+def effective_step_limit(units_of_products: Iterable[float]) -> float:
+    """What loss and gradients may be apart by through products with inputs of fewer bits;
+    ``units_of_products``: of each of them in the forward pass.
     """
-    positive = [unit for unit in units if unit]
+    positive = [unit for unit in units_of_products if unit]
     unit = max(positive, default=0.0)
-    return min(_THERE_AND_BACK * math.sqrt(len(positive)), _MOST_UNITS) * unit
+    return min(_THERE_AND_BACK * math.sqrt(len(positive)), units.BY_MODULE) * unit
 
 
 def kind_of(event: Event) -> Multiplication | None:

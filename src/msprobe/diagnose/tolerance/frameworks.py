@@ -9,25 +9,17 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, rms
 from msprobe.diagnose.steps.timeline import Event
-from msprobe.diagnose.tolerance import noise, units
+from msprobe.diagnose.tolerance import units
 
-#: So many units are rounding in what goes into a call.
-_ROUNDING = 64.0
-#: And with so many, what comes later may only follow.
-_TAINTS = 256.0
 #: A tanh of the CPU is 7e-5 too large at 4.8 and 1 from 5.3 on (MindSpore 2.10): 600 units of float32, and more than
 #: that by the sizes of a batch. No two forms of these functions are so near to each other.
 _APPROXIMATED = 2048.0
-#: Gradients are apart by up to 140 units in the first step (float32, values whole).
-_OF_STEP = 256.0
 #: Weights that are further apart are another matter, and explain no more than these.
 _MOST_OF_WEIGHTS = 0.01
 #: So many times more may loss and gradients be apart where all calls agree, but not more than this: half of what there
 #: is has a cause.
 _AGREEING = 10.0
 _LARGEST_LIMIT = 0.5
-#: The difference of two steps of a weight is made of four numbers, each rounded.
-_OF_MOVEMENT = 64.0
 #: So much of what a step moves a weight by may be apart: an epsilon in another place, elements whose gradient is
 #: nothing but rounding and that an optimizer moves by a whole step.
 _MOVED_APART = 0.1
@@ -46,19 +38,19 @@ def is_rounding(difference: Difference, weights_apart: float) -> bool:
     """True for a difference that the rounding of two frameworks leaves of calls that were not recorded."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta <= max(_ROUNDING * units.pair_unit(difference), noise.SAFETY * weights_apart)
+    return difference.delta <= max(units.BY_MODULE * units.pair_unit(difference), units.BY_CALL * weights_apart)
 
 
 def is_rounding_of_gradient(difference: Difference, weights_apart: float) -> bool:
     """True for a parameter's gradient that rounding of a whole step leaves so far apart."""
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
-    return difference.delta <= max(_OF_STEP * units.pair_unit(difference), noise.HANDED_ON * weights_apart)
+    return difference.delta <= max(units.BY_STEP * units.pair_unit(difference), units.BY_MODULE * weights_apart)
 
 
 def is_more(delta: float, unit: float, weights_apart: float) -> bool:
     """True if a call is apart by more than that. ``unit``: of its type."""
-    return delta > max(_TAINTS * unit, noise.HANDED_ON * weights_apart)
+    return delta > max(units.BY_STEP * unit, units.BY_MODULE * weights_apart)
 
 
 def approximation(event: Event, rounding: float) -> float:
@@ -85,14 +77,14 @@ def cancels(difference: Difference, largest_gradient: float) -> bool:
     if not (is_floating(difference.left) and is_floating(difference.right)):
         return False
     size = difference.delta * max(rms(difference.left), rms(difference.right))
-    return size <= noise.HANDED_ON * units.pair_unit(difference) * largest_gradient
+    return size <= units.BY_MODULE * units.pair_unit(difference) * largest_gradient
 
 
-def framework_step_limit(unit: float, weights_apart: float, most: float) -> float:
+def framework_step_limit(unit: float, weights_apart: float) -> float:
     """What gradients and loss of a step may be apart by. ``weights_apart``: what optimizers made of it, which the calls
     of a network hand on, larger.
     """
-    return min(max(_OF_STEP * unit, noise.HANDED_ON * weights_apart), most)
+    return min(max(units.BY_STEP * unit, units.BY_MODULE * weights_apart), units.LARGEST)
 
 
 def where_all_agree(allowed: float) -> float:
@@ -102,7 +94,7 @@ def where_all_agree(allowed: float) -> float:
 
 def movement_limit(sizes: Iterable[float], leaves: Iterable[Any]) -> float:
     """What rounding may do to how far a weight was moved. ``sizes``: of its statistics."""
-    return _OF_MOVEMENT * max(map(units.eps_of, leaves)) * max(map(abs, sizes))
+    return units.BY_MODULE * max(map(units.eps_of, leaves)) * max(map(abs, sizes))
 
 
 def is_moved_otherwise(part: float) -> bool:

@@ -441,7 +441,7 @@ def _share_of_terms(difference: Difference, expected: Expected, unit: float) -> 
         return 1.0
     size, terms = max(rms(left), rms(right)), expected(left)
     # What arrives was rounded in a module, and the sum of it in this call: 54 units in a healthy run (1 and 2 threads).
-    rounding = noise.SAFETY * noise.HANDED_ON * unit * terms
+    rounding = units.BY_CALL * units.BY_MODULE * unit * terms
     return min(1.0, size / terms) if terms and size <= rounding else 1.0
 
 

@@ -16,40 +16,14 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from msprobe.diagnose.tolerance import effect, noise, roundings, units
+from msprobe.diagnose.tolerance import effect, means, noise, roundings, units
 
-#: Sums over other parts, in another order, as in ``effect``; and copies that ranks have of one tensor: they may add
-#: in another order, and take other kernels.
-_OF_SUMS = 256.0
-_MOST_OF_SUMS = 0.05
-#: Weights before the first step, as nothing has computed them yet.
-_OF_WEIGHTS = 16.0
-_MOST_OF_WEIGHTS = 0.02
+#: In types with few digits no more than this is the order of sums, or a weight that was stored.
+_MOST, _MOST_OF_WEIGHTS = 0.05, 0.02
 #: What a step of an optimizer that was not recorded may make of rounding.
 _UNRECORDED_STEP = 2.5e-3
-#: A tensor and the same one put together from others, when it is looked for how they answer to each other.
-_PAIRED = 4096.0
-_MOST_PAIRED = 0.05
-#: A mean that is so many times nearer than another is that of the same tensor; and it is known but for a quarter of a
-#: unit (as in ``means``) and what the roundings of so many elements leave.
-_OF_MEANS = 4.0
-_BIAS_OF_MEAN = 0.25
-#: What goes into a module may be so many times further apart than all that came out of modules before it; the same of
-#: a gradient, by what arrived at its module.
-_BETWEEN = 64.0
-#: In types with few digits the inputs may be made so many times larger, as ``noise.amplification`` has it of modules;
-#: but nothing that large is rounding of its own.
-_OF_MODULE = 4.0
-_MOST_OF_MODULE = 0.3
-#: Copies on ranks of one kind are made by the same calls of the same bits. Kernels that add in no fixed order (atomic
-#: sums) leave them a unit or two apart in types with few digits.
-_UNITS_OF_COPIES = 4.0
-#: A weight after a step, by what it was before.
-_OF_DRIFT = 4.0
 #: Of what a step changes, so much may go another way: elements whose gradient is next to nothing.
 _SHARE_OF_MOVEMENT = 0.03
-#: What is found after the first finding has to exceed what is allowed by so much.
-_AFTER_FINDING = 4.0
 #: Gradients this many times smaller than the largest count for that much less: one that is zero in exact arithmetic (of
 #: the bias of keys in attention) is nothing but rounding.
 _SMALL = 0.1
@@ -65,17 +39,19 @@ _BUT_FOR = 0.5
 
 def sum_order_limit(unit: float) -> float:
     """How far a tensor may be apart by the order of sums."""
-    return min(_OF_SUMS * unit, _MOST_OF_SUMS)
+    return min(units.BY_STEP * unit, _MOST)
 
 
 def are_copies(apart: float, unit: float) -> bool:
-    """True if ranks hold the same tensor."""
-    return not apart > (_OF_SUMS if unit <= units.FINE else _UNITS_OF_COPIES) * unit
+    """True if ranks hold the same tensor: kernels that add in no fixed order (atomic sums) leave copies a unit or two
+    apart in types with few digits.
+    """
+    return not apart > (units.BY_STEP if unit <= units.FINE else units.BY_ROUNDING) * unit
 
 
 def stored_weight_limit(unit: float) -> float:
     """How far a weight may be apart before the first step."""
-    return min(_OF_WEIGHTS * unit, _MOST_OF_WEIGHTS)
+    return min(units.BY_CALL * unit, _MOST_OF_WEIGHTS)
 
 
 def doubled_weight_limit(allowed: float, unit: float) -> float:
@@ -92,12 +68,12 @@ def drift(known: float | None, first: bool) -> float:
 
 def drift_limit(drift: float) -> float:
     """What a weight may be apart by because it was before."""
-    return _OF_DRIFT * drift
+    return units.BY_ROUNDING * drift
 
 
 def when_paired(unit: float) -> float:
     """How far a tensor and the same one put together otherwise may be apart when they are paired."""
-    return min(_PAIRED * unit, _MOST_PAIRED)
+    return min(units.BY_CALL * units.BY_STEP * unit, _MOST)
 
 
 def mean_decides(alone: float, together: float, unit: float, count: int) -> bool:
@@ -105,12 +81,14 @@ def mean_decides(alone: float, together: float, unit: float, count: int) -> bool
     not. ``alone`` and ``together``: how far these means are from that of the whole, of the size of the elements;
     ``count``: of elements. A tensor whose mean is zero, as norms make it, is that of any terms.
     """
-    return alone > max(_OF_MEANS * together, _OF_MEANS * unit * (_BIAS_OF_MEAN + 1 / math.sqrt(max(count, 1))))
+    return alone > max(
+        units.BY_ROUNDING * together, units.BY_ROUNDING * unit * (means.BIAS + 1 / math.sqrt(max(count, 1)))
+    )
 
 
 def handed_on(apart: float) -> float:
     """What calls between the modules may make of what came out of modules, or arrived."""
-    return _BETWEEN * apart
+    return units.BY_MODULE * apart
 
 
 def pass_limit(own: float, factor: float, arrived: float, count: int, unit: float) -> float:
@@ -133,20 +111,24 @@ def gradient_limit(own: float, reached: float, count: int, unit: float) -> float
     arrived at its module was apart; ``count``: of the calls of the forward pass that round to ``unit``.
     """
     allowed = own + handed_on(reached)
-    return allowed if unit <= units.FINE else min(allowed, max(effect.types_limit(count, unit), _OF_MODULE * reached))
+    return (
+        allowed
+        if unit <= units.FINE
+        else min(allowed, max(effect.types_limit(count, unit), units.BY_ROUNDING * reached))
+    )
 
 
 def _limit_of_few_digits(allowed: float, before: float, count: int, unit: float) -> float:
     """No more than the roundings since weights and data agreed, and what modules make of the inputs."""
     if unit <= units.FINE:
         return allowed
-    rounded = min(roundings.rounding_count_limit(count, unit), _MOST_OF_MODULE)
-    return min(allowed, max(rounded, _OF_MODULE * before))
+    rounded = min(roundings.rounding_count_limit(count, unit), units.LARGEST)
+    return min(allowed, max(rounded, units.BY_ROUNDING * before))
 
 
 def after_finding(allowed: float, tainted: bool) -> float:
     """The same, if something before was found to be wrong."""
-    return allowed * (_AFTER_FINDING if tainted else 1.0)
+    return allowed * (units.BY_ROUNDING if tainted else 1.0)
 
 
 def layout_deviation(moved: float) -> float:

@@ -10,7 +10,7 @@ from msprobe.diagnose.tolerance import units
 
 #: Each element is rounded by a quarter of a unit on the average in one direction or the other, which a mean of many
 #: evens out (the second term); a kernel that sums with a bias leaves the first.
-_BIAS = 0.25
+BIAS = 0.25
 #: A mean says something if it is so many times larger than what one tensor's own rounding does.
 _CLEAR = 100.0
 #: Of bfloat16, and of types with fewer digits, one unit has to do as that margin.
@@ -19,16 +19,13 @@ _COARSE = 2.0**-7
 #: many units of rounding are as good, if they explain the rest.
 _FITS = 0.02
 _FAILS = 0.1
-_UNITS = 4.0
 _EXPLAINS = 0.2
-#: Differences of less than so many units of rounding are not looked at; of types with few digits, more than this are.
-_LOOKED_AT = 64.0
 _MOST_LOOKED_AT = 0.1
 
 
 def size_of_mean(leaf: dict[str, Any]) -> float:
     """The size by which the mean of a tensor is measured."""
-    return rms(leaf) * (_BIAS + 1.0 / math.sqrt(max(numel(leaf), 1)))
+    return rms(leaf) * (BIAS + 1.0 / math.sqrt(max(numel(leaf), 1)))
 
 
 def error_of_mean(leaf: dict[str, Any]) -> float:
@@ -50,7 +47,7 @@ def fits_without(misfit: float) -> bool:
 
 def fits_with(misfit: float, without: float, unit: float) -> bool:
     """True if they agree with it. ``without``: how badly they fit else."""
-    return misfit < max(_FITS, min(_UNITS * unit, _EXPLAINS * without))
+    return misfit < max(_FITS, min(units.BY_ROUNDING * unit, _EXPLAINS * without))
 
 
 def are_terms(together: float, alone: float) -> bool:
@@ -62,4 +59,4 @@ def are_terms(together: float, alone: float) -> bool:
 
 def least_to_look_at(unit: float) -> float:
     """Gradients that are less apart are not asked whether they hold older ones."""
-    return min(_LOOKED_AT * unit, _MOST_LOOKED_AT)
+    return min(units.BY_MODULE * unit, _MOST_LOOKED_AT)

@@ -20,30 +20,20 @@ from msprobe.diagnose.steps.tensor_info import RecordedTensor
 from msprobe.diagnose.steps.timeline import Event
 from msprobe.diagnose.tolerance import units
 
-#: A result this many times further off than the model expects is not rounding.
-SAFETY = 16.0
-#: The same for a result of inputs that agree: nothing but the call's own rounding makes it differ.
-SAFETY_OF_OWN = 4.0
-
 #: Gradients this many times smaller than the largest count for that much less: a gradient that is zero in exact
 #: arithmetic (of the bias of keys in attention) is nothing but rounding.
 SMALL_GRADIENT = 1e-3
 
-#: A module hands on a difference up to so many times larger: SAFETY times the amplification of one.
-HANDED_ON = 64.0
 
-#: So many times more than is explained is clear, and so is half of the size of a result.
-_EXCESS = 4.0
+#: Half of the size of a result is clear in any case.
 _CLEAR_IN_ANY_CASE = 0.5
-#: No amplification of what is inside a call is larger: it would be seen in its result.
-_MOST_INSIDE = 64.0
 #: The slope of functions whose slope is bounded: of GELU and SiLU at most 1.13 and 1.10, of the others 1.
 _SLOPE = 1.2
 #: What the divisor of a quotient may be smaller than it is on the whole, in single elements.
 _OF_QUOTIENTS = 1024.0
 
 
-def explained(own: float, factor: float = 1.0, arrived: float = 0.0, safety: float = SAFETY) -> float:
+def explained(own: float, factor: float = 1.0, arrived: float = 0.0, safety: float = units.BY_CALL) -> float:
     """How far the results of a call may be apart: by what it adds itself, and by the inputs, times what it makes of
     that (:func:`own_noise`, :func:`amplification`).
     """
@@ -55,14 +45,14 @@ def is_clear(left: float, allowed: float) -> bool:
     is worth. A relative difference does not grow far beyond 1, so that it need not be many times more where much is
     allowed.
     """
-    return left > allowed and (left > _EXCESS * allowed or left > _CLEAR_IN_ANY_CASE)
+    return left > allowed and (left > units.BY_ROUNDING * allowed or left > _CLEAR_IN_ANY_CASE)
 
 
 def safety_of(arrived: float, unit: float) -> float:
     """Of inputs that agree, nothing but the call's own rounding makes results differ; in types with few digits that is
     much by itself.
     """
-    return SAFETY if arrived or unit <= units.FINE else SAFETY_OF_OWN
+    return units.BY_CALL if arrived or unit <= units.FINE else units.BY_ROUNDING
 
 
 def own_noise(
@@ -77,7 +67,7 @@ def own_noise(
     which enlarges the errors inside the call, not that of the result itself. ``crossing``: between two frameworks,
     whose kernels need not keep the sums of half types in single precision, nor give the same bits for anything.
     """
-    factor = min(factor, _MOST_INSIDE)
+    factor = min(factor, units.BY_MODULE)
     # Sums of half types are kept in single precision.
     sums = rounding if crossing else min(rounding, units.FINE)
     if crossing and event.is_call and operation(event.stem) in operators.ELEMENTWISE | operators.MOVES:

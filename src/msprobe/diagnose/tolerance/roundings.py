@@ -12,9 +12,7 @@ from msprobe.diagnose.tolerance import units
 
 #: Calls between may make rounding so many times larger (an angle of some dozens, a sum that cancels), which types of
 #: many digits leave room for: up to what no rounding of theirs comes to.
-_AMPLIFIED, _SEEN = 64.0, 1e-5
-#: Numbers that were calculated in another order, in single precision, are apart by no more units than this.
-_UNITS_OF_NUMBERS = 16.0
+_SEEN = 1e-5
 
 
 def roundings_limit(events: Sequence[Event], unit_of_run: float) -> float:
@@ -37,9 +35,9 @@ def rounding_count_limit(count: int, unit: float) -> float:
 
 def least(unit: float) -> float:
     """What is always taken for rounding: a unit, and what calls before the recorded ones may make of one."""
-    return max(unit, min(_AMPLIFIED * unit, _SEEN))
+    return max(unit, min(units.BY_MODULE * unit, _SEEN))
 
 
 def is_same_number(left: float, right: float) -> bool:
     """True if two plain numbers are apart by no more than single precision makes them."""
-    return math.isclose(left, right, rel_tol=_UNITS_OF_NUMBERS * units.FINE)
+    return math.isclose(left, right, rel_tol=units.BY_CALL * units.FINE)

@@ -10,19 +10,19 @@ from msprobe.diagnose.tolerance import units
 
 DifferenceSource = Literal["stored", "outside", "unseen", "lone_calls", "step_before"]
 
-#: Units of the coarser type: :data:`~msprobe.diagnose.tolerance.noise.SAFETY` is what one call makes of one.
+#: Units of the coarser type.
 _UNITS: dict[DifferenceSource, float] = {
     #: Weights and buffers before the first step: a checkpoint holds the same bits for both; the statistics that were
     #: recorded of them are sums.
-    "stored": 4.0,
+    "stored": units.BY_ROUNDING,
     #: A batch, a mask, a table: as the result of one call.
-    "outside": 16.0,
+    "outside": units.BY_CALL,
     #: Calculated by some calls that were not recorded, between two modules or in a step of the optimizer: twice that.
-    "unseen": 32.0,
-    #: Calculated by calls that one side alone makes: four times that, as of a module.
-    "lone_calls": 64.0,
+    "unseen": 2.0 * units.BY_CALL,
+    #: Calculated by calls that one side alone makes: as of a module.
+    "lone_calls": units.BY_MODULE,
     #: Weights, by the optimizer in the step before, from gradients that were apart by rounding: the same.
-    "step_before": 64.0,
+    "step_before": units.BY_MODULE,
 }
 #: The same of half types by rows: what is rounded to a type once is apart by a third of a unit.
 _UNITS_BY_ROWS: dict[DifferenceSource, float] = {"stored": 1.0, "outside": 2.0}

@@ -9,7 +9,8 @@ from support.coded_texts import raising
 from unit.diagnose.comparing import agrees, compare, first, told
 from unit.diagnose.training import Plan, train
 
-from msprobe.diagnose.tolerance.calibration import MARGIN, NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.tolerance.calibration import NO_CALIBRATION, Calibration, calibrate
+from msprobe.diagnose.tolerance.units import BY_ROUNDING
 from msprobe.errors import InvalidInputError
 from msprobe.store.reader import open_dump
 
@@ -54,7 +55,10 @@ def test_what_is_measured(tmp_path: Path) -> None:
     measured = calibrate(open_dump(one).part(), open_dump(other).part())
     assert "Functional.embedding.0.forward" not in measured.by_entry
     assert 1e-4 < measured.by_entry["Functional.linear.0.forward"] < 1e-2
-    assert measured.allowed("Functional.linear.0.forward") == MARGIN * measured.by_entry["Functional.linear.0.forward"]
+    assert (
+        measured.allowed("Functional.linear.0.forward")
+        == BY_ROUNDING * measured.by_entry["Functional.linear.0.forward"]
+    )
     assert 1e-6 < measured.reach < 1e-2
 
 

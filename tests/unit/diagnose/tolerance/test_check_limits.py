@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from msprobe.compare.number_types import epsilon_of
-from msprobe.diagnose.tolerance import check_limits, noise
+from msprobe.diagnose.tolerance import check_limits, units
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -35,7 +35,7 @@ def test_rows_of_a_sound_softmax_sum_to_one_within_what_is_allowed(dtype: torch.
             made = torch.softmax(given, -1)
             assert abs(made.float().mean().item() * length - 1) < check_limits.sum_of_one_limit(leaf(made), leaf(given))
     limit = check_limits.sum_of_one_limit(leaf(made), leaf(given))
-    assert limit == noise.SAFETY * 0.5 * epsilon_of(str(dtype))
+    assert limit == units.BY_CALL * 0.5 * epsilon_of(str(dtype))
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

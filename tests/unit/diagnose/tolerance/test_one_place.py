@@ -15,7 +15,7 @@ from msprobe.diagnose import operators
 ROOT = Path(msprobe.diagnose.__file__).parent
 #: Names of numbers that are units of rounding, or limits made of them.
 UNITS = frozenset("unit units rounding eps epsilon eps_of of_pair epsilon_of unit_of unit_of_run".split())
-TABLES = frozenset("SAFETY SAFETY_OF_OWN HANDED_ON SMALL_GRADIENT EPSILON FLOAT8 FINE".split())
+TABLES = frozenset("BY_ROUNDING BY_CALL BY_MODULE BY_STEP SMALL_GRADIENT EPSILON FLOAT8 FINE".split())
 WORDS = frozenset().union(*(value for value in vars(operators).values() if isinstance(value, frozenset)))
 #: A word is that of an operator, and of other things, too.
 OF_OTHERS = frozenset(
@@ -88,7 +88,7 @@ def test_operators_are_listed_in_one_table(path):
         "clear = delta > eps_of(leaf) * 4",
         "limit = 2.0**-7",
         "from msprobe.compare.number_types import EPSILON",
-        "allowed = noise.SAFETY + own",
+        "allowed = units.BY_CALL + own",
     ],
 )
 def test_arithmetic_is_seen(text):
