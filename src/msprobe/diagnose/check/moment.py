@@ -13,7 +13,7 @@ from msprobe.diagnose.differences.records import fingerprint
 from msprobe.diagnose.findings import Finding, FindingKind
 from msprobe.diagnose.statement import finding_at
 from msprobe.diagnose.steps.links import Producers
-from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.optimizer import gradients_taken, parameters_of
 from msprobe.diagnose.steps.parameter_names import joined
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 
@@ -104,10 +104,8 @@ class CheckedStep:
         """Each parameter's gradient when an optimizer took it (the first one, if there are several)."""
         gradients: dict[str, Leaf] = {}
         for event in self.optimizer_steps:
-            for name, fields in parameters_of(event).items():
-                gradient = fields.get("grad") if isinstance(fields, dict) else None
-                if gradient is not None and is_tensor(gradient):
-                    gradients.setdefault(plain_path(name), gradient)
+            for name, gradient in gradients_taken(event).items():
+                gradients.setdefault(name, gradient)
         return gradients
 
     @property

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import numbers
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import plain_name
@@ -38,10 +37,10 @@ def gradients_left(timeline: Timeline) -> dict[str, Left]:
     left_by_name: dict[str, Left] = {}
     for event in timeline:
         if event.parts.kind == "optimizer":
-            for name, fields in optimizer.parameters_of(event).items():
-                left = _left(fields.get("grad"))
+            for name, gradient in optimizer.gradients_taken(event).items():
+                left = _left(gradient)
                 if left is not None:
-                    left_by_name[plain_path(name)] = left
+                    left_by_name[name] = left
     return left_by_name or _brought(timeline)
 
 

@@ -13,14 +13,12 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 
-from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import FEW_ELEMENTS, GradientPass, MeasuredResult, Node, TakenGradient
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Sums, Tensors, sums_of
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import plain_name
-from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.store.rows import SUMS, Numbers, number_of
 
 #: In units, over the norms of all that is added up: sums of gradients are rounded once for each.
@@ -252,12 +250,6 @@ class GradientsHandedOn:
 
     def _key(self, place: int, side: int) -> Sums | None:
         return self._table.sums(place, side) if self._table.of(place).count >= FEW_ELEMENTS else None
-
-
-def gradients_at_optimizer(event: Event) -> list[Slot]:
-    """What an optimizer gets, by the plain names of the parameters."""
-    taken = ((plain_path(name), fields.get("grad")) for name, fields in optimizer.parameters_of(event).items())
-    return [(name, leaf) for name, leaf in taken if is_tensor(leaf)]
 
 
 def put_together(event: Event, taken: Iterator[TakenGradient]) -> Iterator[Node]:

@@ -14,7 +14,7 @@ from msprobe.diagnose.measured import boundaries, compared, scales
 from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
-from msprobe.diagnose.measured.handed_on import GradientsHandedOn, gradients_at_optimizer, handed_on, put_together
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on, put_together
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
@@ -23,6 +23,7 @@ from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable
 from msprobe.diagnose.pairing.computed_numbers import computed_numbers, with_candidates
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.pairing.slots import answering_slots
+from msprobe.diagnose.steps.optimizer import gradients_taken
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
@@ -79,7 +80,7 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if partner is None:
             continue
         if event.parts.kind == "optimizer":
-            given = table.note(*map(gradients_at_optimizer, (event, partner)))
+            given = table.note(*(list(gradients_taken(side).items()) for side in (event, partner)))
             calls[event] = _Call(event, partner, given, NO_TENSORS, {})
         if not (event.is_call or event.direction == "gradient"):
             continue

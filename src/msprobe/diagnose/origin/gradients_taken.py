@@ -4,7 +4,6 @@ they may hold those of the step before, which nothing cleared: see :mod:`msprobe
 
 from __future__ import annotations
 
-from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.evidence import Because, NamedFact, SeenFact
 from msprobe.diagnose.origin.scene import Scene
@@ -63,10 +62,7 @@ def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differenc
 
 def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance: float) -> None:
     """The gradient that an optimizer gets for a parameter is not what the backward passes brought."""
-    mine, theirs = (
-        {plain_path(own): fields.get("grad") for own, fields in optimizer.parameters_of(event).items()}
-        for event in (judged.event, judged.partner)
-    )
+    mine, theirs = map(optimizer.gradients_taken, (judged.event, judged.partner))
     difference = Difference("grad", "value", mine.get(name), theirs.get(name), distance)
     leftover = leftover_in_words(scene, name, "when the optimizer steps")
     text = leftover or said("gradient-at-optimizer-differs", name, scene.how(difference))
@@ -91,13 +87,10 @@ def name_gradient_over_ranks(scene: Scene, judged: Judged, slot: str, distance: 
     """
     event = judged.event
     if event.parts.kind == "optimizer":
-        sides = (
-            {plain_path(own): fields.get("grad") for own, fields in optimizer.parameters_of(side).items()}
-            for side in (event, judged.partner)
-        )
+        sides = [optimizer.gradients_taken(side) for side in (event, judged.partner)]
         where = slot
     else:
-        sides = (dict(side.inputs()) for side in (event, judged.partner))
+        sides = [dict(side.inputs()) for side in (event, judged.partner)]
         where = f"{event.name}, {slot}"
     mine, theirs = (leaves.get(slot) for leaves in sides)
     difference = Difference(slot, "value", mine, theirs, distance)

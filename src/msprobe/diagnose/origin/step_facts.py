@@ -29,7 +29,7 @@ from msprobe.diagnose.effect.ties import Ties
 from msprobe.diagnose.effect.weights import equal_weights, recorded_parameters, weights_in_order
 from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.pairing.match import Pairing
-from msprobe.diagnose.steps.optimizer import parameters_of
+from msprobe.diagnose.steps.optimizer import gradients_taken
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
 from msprobe.diagnose.tolerance import explained, frameworks, units
@@ -274,7 +274,7 @@ class StepFacts:
             if event.direction == "gradient":
                 leaves += (leaf for _, leaf in event.outputs())
             elif event.parts.kind == "optimizer":
-                leaves += (fields.get("grad") for fields in parameters_of(event).values())
+                leaves += gradients_taken(event).values()
         return frozenset(str(leaf.get("shape")) for leaf in leaves if is_tensor(leaf))
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Sequence
 from typing import Any
 
-from msprobe.compare.entry_names import operation, plain_path, writes_in_place
+from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, fingerprint, numel, statistics
 from msprobe.diagnose.differences.words import listed, named
@@ -83,10 +83,8 @@ def _gradients_written(timeline: Timeline, events: Sequence[Event]) -> tuple[lis
     taken: dict[Hashable, set[tuple[str, str]]] = {}
     for step in timeline.optimizers:
         if step.index > events[-1].index:
-            for name, fields in optimizer.parameters_of(step).items():
-                grad: Any = fields.get("grad")
-                if is_tensor(grad):
-                    taken.setdefault(_look(grad), set()).add((plain_path(name), step.name))
+            for name, gradient in optimizer.gradients_taken(step).items():
+                taken.setdefault(_look(gradient), set()).add((name, step.name))
     names: dict[str, None] = {}
     steps: dict[str, None] = {}
     for event in events:
@@ -182,12 +180,7 @@ def _is_kept(leaf: dict[str, Any], event: Event, makers: Producers) -> bool:
 def _gradients_of(timeline: Timeline) -> set[Hashable]:
     """What identifies the tensors that the backward pass brought, or that the optimizer gets."""
     brought = (leaf for event in timeline if event.direction == "gradient" for _, leaf in event.outputs())
-    taken = (
-        fields.get("grad")
-        for event in timeline
-        if event.parts.kind == "optimizer"
-        for fields in optimizer.parameters_of(event).values()
-    )
+    taken = (leaf for event in timeline.optimizers for leaf in optimizer.gradients_taken(event).values())
     return {fingerprint(leaf) for leaf in (*brought, *taken)} - {None}
 
 

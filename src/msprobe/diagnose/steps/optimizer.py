@@ -6,8 +6,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msprobe.compare.entry_names import plain_path
 from msprobe.diagnose.differences.records import Comparer, Difference
-from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 
 _FIELDS = ("weight", "grad")
 #: Settings that choose how a step is computed, not what; and which parameters it is for, which is reported by these.
@@ -109,6 +110,12 @@ def parameters_of(event: Event) -> dict[str, dict[str, Any]]:
     """What each parameter is before the step: ``weight``, ``grad`` and the optimizer's states."""
     parameters = event.record.get("input_kwargs")
     return parameters if isinstance(parameters, dict) else {}
+
+
+def gradients_taken(event: Event) -> dict[str, Any]:
+    """The gradients that an optimizer gets in a step, by the plain names of their parameters."""
+    held = {plain_path(name): fields for name, fields in parameters_of(event).items() if isinstance(fields, dict)}
+    return {name: fields["grad"] for name, fields in held.items() if is_tensor(fields.get("grad"))}
 
 
 def results_of(event: Event) -> dict[str, dict[str, Any]]:

@@ -112,13 +112,6 @@ class Judged:
         """Tensors that came out with other values, or on one side only."""
         return [difference for difference in self.outputs if difference.what in ("value", "not_finite", "missing")]
 
-    @property
-    def excess(self) -> float:
-        """How many times more the results differ than is explained."""
-        if not self.changed_outputs:
-            return 0.0
-        return self.output_difference / self.allowed if self.allowed else math.inf
-
 
 def judge_all(pairing: Pairing, comparer: Comparer, producers: Producers) -> dict[Event, Judged]:
     """Judge all pairs, in the candidate's order of execution. ``producers``: of the candidate."""
