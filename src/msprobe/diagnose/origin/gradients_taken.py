@@ -26,12 +26,7 @@ def blame_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differen
 def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Difference) -> None:
     """A gradient, taken from ``.grad`` after the backward pass, is not what the backward pass brought."""
     event = judged.event
-    leftover = leftover_in_words(scene, said("of-call", difference.slot, event.name), "after the backward pass")
-    if leftover:
-        scene.say(
-            ("not cleared",), judged, "parameter_gradient", leftover, where=f"{event.name}, {difference.slot}",
-            clear=True, facts=(Because("not_cleared"), SeenFact(difference)), matters=True,
-        )  # fmt: skip
+    if say_not_cleared(scene, judged, difference):
         return
     # What looks like a gradient may be a weight that an optimizer has moved, with its rounding.
     clear = tensor.is_another(difference, "outside")
@@ -64,19 +59,15 @@ def name_gradient_at_optimizer(scene: Scene, judged: Judged, name: str, distance
     """The gradient that an optimizer gets for a parameter is not what the backward passes brought."""
     mine, theirs = map(optimizer.gradients_taken, (judged.event, judged.partner))
     difference = Difference("grad", "value", mine.get(name), theirs.get(name), distance)
-    leftover = leftover_in_words(scene, name, "when the optimizer steps")
-    text = leftover or said("gradient-at-optimizer-differs", name, scene.how(difference))
+    if say_not_cleared(scene, judged, difference, name):
+        return
     scene.say(
-        ("not cleared",) if leftover else ("optimizer gradient",),
+        ("optimizer gradient",),
         judged,
-        "parameter_gradient" if leftover else "gradient",
-        text,
+        "gradient",
+        said("gradient-at-optimizer-differs", name, scene.how(difference)),
         where=name,
-        facts=(
-            NamedFact("parameter", name),
-            Because("not_cleared" if leftover else "on_its_way"),
-            SeenFact(difference),
-        ),
+        facts=(NamedFact("parameter", name), Because("on_its_way"), SeenFact(difference)),
         matters=True,
     )
 
@@ -146,20 +137,35 @@ def look_for_leftovers(scene: Scene) -> None:
         for name, field, difference in optimizer.differences(scene.comparer, *sides):
             if field != "grad" or difference.what != "value" or difference.delta <= least:
                 continue
-            text = leftover_in_words(scene, name, "when the optimizer steps")
-            if text:
-                scene.say(
-                    ("not cleared",), judged, "parameter_gradient", text, where=name, clear=True,
-                    facts=(NamedFact("parameter", name), Because("not_cleared"), SeenFact(difference)),
-                    place=judged.event.index - 0.5, matters=True,
-                )  # fmt: skip
+            say_not_cleared(scene, judged, difference, name, judged.event.index - 0.5)
             return
 
 
-def leftover_in_words(scene: Scene, what: str, when: str) -> str:
-    """That gradients were not cleared, if the step before proves it."""
+def say_not_cleared(
+    scene: Scene, judged: Judged, difference: Difference, parameter: str = "", place: float | None = None
+) -> bool:
+    """Say that gradients were not cleared, if the step before proves it; whether it does. ``difference``: of what a
+    call takes, or of the gradient that the optimizer gets for ``parameter``.
+    """
     side, count = scene.not_cleared
     if not side:
-        return ""
-    where = "the candidate" if side == "candidate" else "the reference"
-    return said("gradients-not-cleared-on-one-side", where, when, what, count, "s" * (count > 1))
+        return False
+    event = judged.event
+    when = "when the optimizer steps" if parameter else "after the backward pass"
+    what = parameter or said("of-call", difference.slot, event.name)
+    whose = "the candidate" if side == "candidate" else "the reference"
+    scene.say(
+        ("not cleared",),
+        judged,
+        "parameter_gradient",
+        said("gradients-not-cleared-on-one-side", whose, when, what, count, "s" * (count > 1)),
+        where=parameter or f"{event.name}, {difference.slot}",
+        facts=(
+            *((NamedFact("parameter", parameter),) if parameter else ()),
+            Because("not_cleared"),
+            SeenFact(difference),
+        ),
+        place=place,
+        matters=True,
+    )
+    return True

@@ -9,7 +9,7 @@ from msprobe.diagnose.differences.words import quoted, settings_in_words
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
-from msprobe.diagnose.origin.gradients_taken import leftover_in_words
+from msprobe.diagnose.origin.gradients_taken import say_not_cleared
 from msprobe.diagnose.origin.scaled_clipping import names_the_scale
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.weight import blame_weight
@@ -126,13 +126,7 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
             if alone or missing:
                 blame_calls(scene, judged, difference, alone, missing)
                 continue
-            leftover = leftover_in_words(scene, name, "when the optimizer steps")
-            if difference.what != "missing" and leftover:
-                scene.say(
-                    ("not cleared",), judged, "parameter_gradient", leftover, where=name, clear=True,
-                    facts=(NamedFact("parameter", name), Because("not_cleared"), SeenFact(difference)), place=place,
-                    matters=True,
-                )  # fmt: skip
+            if difference.what != "missing" and say_not_cleared(scene, judged, difference, name, place):
                 continue
             cause: Cause | None = "on_its_way"
             clear = True
