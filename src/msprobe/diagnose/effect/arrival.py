@@ -15,7 +15,8 @@ from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import is_tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
-_SAME_FACTOR = 1e-3
+#: So near are two factors of gradients that are one, in the norms of float16 (2**-10).
+SAME_FACTOR = 1e-3
 #: The tensors that describe gradients, by the names of their parameters.
 _Gradients = dict[str, Any]
 
@@ -85,7 +86,7 @@ def _power_of_two(ratios: Sequence[float]) -> int | None:
     if not ratios or not all(ratio > 0.0 and math.isfinite(ratio) for ratio in ratios):
         return None
     power = round(math.log2(ratios[0]))
-    return power if all(abs(ratio / 2.0**power - 1.0) <= _SAME_FACTOR for ratio in ratios) else None
+    return power if all(abs(ratio / 2.0**power - 1.0) <= SAME_FACTOR for ratio in ratios) else None
 
 
 def common_factor(differences: Iterable[Difference]) -> float | None:
@@ -97,5 +98,5 @@ def common_factor(differences: Iterable[Difference]) -> float | None:
     if not ratios or ratios[0] is None:
         return None
     first = ratios[0]
-    alike = all(ratio is not None and abs(ratio - first) <= _SAME_FACTOR * abs(first) for ratio in ratios)
+    alike = all(ratio is not None and abs(ratio - first) <= SAME_FACTOR * abs(first) for ratio in ratios)
     return first if alike else None

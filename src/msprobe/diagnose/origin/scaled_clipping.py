@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_floating, numbers
+from msprobe.diagnose.effect.arrival import SAME_FACTOR
 from msprobe.diagnose.evidence import Because, Listed
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.steps import optimizer
@@ -20,8 +21,6 @@ from msprobe.messages import said
 _UNSCALE = "unscale"
 #: How the functions of the framework are called that clip gradients.
 _CLIP = "clip_grad"
-#: So well must the factor of gradients be that of the scale.
-_SAME_FACTOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def names_the_scale(judged: Judged, factor: float | None) -> float:
     scales = [_scale_of_step(event) for event in (judged.event, judged.partner)]
     if factor is None or factor <= 0 or not scales[0] or scales[0] != scales[1] or scales[0] == 1.0:
         return 0.0
-    return scales[0] if abs(abs(math.log(factor)) - abs(math.log(scales[0]))) <= _SAME_FACTOR else 0.0
+    return scales[0] if abs(abs(math.log(factor)) - abs(math.log(scales[0]))) <= SAME_FACTOR else 0.0
 
 
 def _order_of(timeline: Timeline) -> _Order:

@@ -13,16 +13,14 @@ from typing import Any
 from msprobe.diagnose.differences.records import numbers, numel, rms
 from msprobe.diagnose.steps.tensor_info import tensors_of
 from msprobe.diagnose.steps.timeline import Event
+from msprobe.diagnose.tolerance import means
 from msprobe.diagnose.tolerance.noise import own_noise
 from msprobe.diagnose.tolerance.units import BY_CALL, FINE, eps_of, unit
 
 Leaf = dict[str, Any]
 
-#: A mean counts if it is so many times larger than its rounding: then rounding is half of what a sum may be off by.
-_MEANS_COUNT = 100.0
-#: How well sums of means must fit (of the size of all), and how badly without one of the terms. Between them lies a
+#: How badly sums of means must fit without one of the terms; with it as well as ``means.FITS``. Between them lies a
 #: factor of ten: a term that is less than a fifth of all proves nothing, and clipping by one factor leaves no misfit.
-_FITS = 0.02
 _FAILS = 0.2
 #: One parameter may outweigh all others, and one factor then hides much of what is wrong. Where the sums fit as closely
 #: as single precision lets sums of a thousand terms (32 * 2**-23 = 4e-6, with room for 25 times that), a misfit a
@@ -95,13 +93,13 @@ def counts_in_a_sum(mean: float, size: float, leaf: Leaf) -> bool:
     Rounding moves a mean of n elements by less than u (1/√n + 1/4) of their size: elements are rounded in directions
     of their own, and statistics once more.
     """
-    error = size * eps_of(leaf) * (0.25 + 1.0 / math.sqrt(numel(leaf)))
-    return error > 0 and abs(mean) > _MEANS_COUNT * error
+    error = size * eps_of(leaf) * (means.BIAS + 1.0 / math.sqrt(numel(leaf)))
+    return error > 0 and abs(mean) > means.CLEAR * error
 
 
 def is_explained(without: float, with_it: float) -> bool:
     """True if sums fit with a term and not without it. Both are misfits, as shares of the size."""
-    return without > _FAILS and with_it < _FITS
+    return without > _FAILS and with_it < means.FITS
 
 
 def is_explained_closely(without: float, with_it: float) -> bool:

@@ -12,12 +12,12 @@ from msprobe.diagnose.tolerance import units
 #: evens out (the second term); a kernel that sums with a bias leaves the first.
 BIAS = 0.25
 #: A mean says something if it is so many times larger than what one tensor's own rounding does.
-_CLEAR = 100.0
+CLEAR = 100.0
 #: Of bfloat16, and of types with fewer digits, one unit has to do as that margin.
 _COARSE = 2.0**-7
 #: How well the sum must fit (of its size), and how badly without the older gradient. Where types have few digits, so
 #: many units of rounding are as good, if they explain the rest.
-_FITS = 0.02
+FITS = 0.02
 _FAILS = 0.1
 _EXPLAINS = 0.2
 _MOST_LOOKED_AT = 0.1
@@ -30,14 +30,14 @@ def size_of_mean(leaf: dict[str, Any]) -> float:
 
 def error_of_mean(leaf: dict[str, Any]) -> float:
     """How far its own rounding may move the mean of a tensor."""
-    return size_of_mean(leaf) * min(units.eps_of(leaf), _COARSE / _CLEAR)
+    return size_of_mean(leaf) * min(units.eps_of(leaf), _COARSE / CLEAR)
 
 
 def error_of_means(errors: float, sizes: float, unit: float) -> float:
     """What a difference of means must exceed to say something. ``unit``: of the rounding of the run, if gradients are
     kept in a finer type.
     """
-    return max(errors * _CLEAR, sizes * unit)
+    return max(errors * CLEAR, sizes * unit)
 
 
 def fits_without(misfit: float) -> bool:
@@ -47,7 +47,7 @@ def fits_without(misfit: float) -> bool:
 
 def fits_with(misfit: float, without: float, unit: float) -> bool:
     """True if they agree with it. ``without``: how badly they fit else."""
-    return misfit < max(_FITS, min(units.BY_ROUNDING * unit, _EXPLAINS * without))
+    return misfit < max(FITS, min(units.BY_ROUNDING * unit, _EXPLAINS * without))
 
 
 def are_terms(together: float, alone: float) -> bool:
