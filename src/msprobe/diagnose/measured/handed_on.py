@@ -120,19 +120,23 @@ class GradientsHandedOn:
                 common = whole if abs(factor - 1.0) > unit else 0.0
                 yield from self._result(name, place, passes[-count:], abs(factor), common)
 
-    def reduced_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
-        """What an optimizer gets that neither this rank's passes nor a call gave, as ranks that have a part of each
-        parameter get it: not much further apart than what the passes gave that parameter, and all of them together.
+    def reduced(self, gradients: Tensors, is_named: bool) -> Iterator[MeasuredResult]:
+        """What is taken that neither this rank's passes nor a call gave, as ranks that have a part of each parameter
+        get it: not much further apart than what the passes gave that parameter, and all of them together. ``is_named``:
+        slots are the names of parameters; else it may be any of that size.
         """
         whole = self._apart_together()
         for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
             if not unit or place < 0 or place in self._is_known or self._given_by_call(place):
                 continue
-            places = [place for passes in self._delivered.values() for place in passes.get(name, ())]
-            parts = [self._table.of(place) for place in places]
-            if parts and self._table.of(place).norm and all(part.is_known and part.norm for part in parts):
+            made = self._table.of(place)
+            if not is_named and (made.count < FEW_ELEMENTS or self._is_given_alone(place)):
+                continue
+            of_size = self._delivered.get(made.count, {})
+            passes = (by_name.get(name, ()) for by_name in self._delivered.values()) if is_named else of_size.values()
+            parts = [self._table.of(place) for places in passes for place in places]
+            if parts and made.norm and all(part.is_known and part.norm for part in parts):
                 given = _OTHER_RANKS * max(whole, *(_over(part.distance, part) for part in parts))
-                made = self._table.of(place)
                 distance, coherent = _over(made.distance, made), _over(made.coherent, made)
                 yield MeasuredResult(
                     name, distance, coherent, given, given, made.count, False, units=2.0, alone=made.count, alike=1.0

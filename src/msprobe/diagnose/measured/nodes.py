@@ -108,12 +108,13 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         if call.event.parts.kind == "optimizer":
             yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
             if over_ranks:
-                yield from handed_on(call.event, call.inputs, gradients.reduced_at_optimizer(call.inputs))
+                yield from handed_on(call.event, call.inputs, gradients.reduced(call.inputs, is_named=True))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
             if over_ranks and call.event.direction == "forward":
+                yield from handed_on(call.event, call.inputs, gradients.reduced(call.inputs, is_named=False))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
         if call.event in exchanged:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, exchanged[call.event])
