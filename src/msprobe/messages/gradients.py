@@ -166,4 +166,9 @@ MESSAGES: tuple[Message, ...] = (
         "{optimizer} updates {parameters}; no optimizer of the reference does",
         "{optimizer} 更新了 {parameters}，标杆侧没有优化器更新它们",
     ),
+    Message(
+        "D519", "optimizer-step-again", "cause:no_step", "optimizer side parameters",
+        "only the {side} calls {optimizer}: it updates {parameters} once more in this step",
+        "仅{side}调用 {optimizer}：它在本 step 中再次更新了 {parameters}",
+    ),
 )

@@ -106,9 +106,8 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
                 yield from handed_on(call.event, call.outputs, gradients.arriving(call.event, call.outputs))
             continue
         if call.event.parts.kind == "optimizer":
-            yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
+            yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs, over_ranks))
             if over_ranks:
-                yield from handed_on(call.event, call.inputs, gradients.reduced(call.inputs, is_named=True))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
