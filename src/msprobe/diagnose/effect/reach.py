@@ -20,6 +20,7 @@ from msprobe.diagnose.differences.records import (
 )
 from msprobe.diagnose.effect import states
 from msprobe.diagnose.effect.arrival import arrival_of, have_common_factor
+from msprobe.diagnose.effect.in_parts import are_in_parts
 from msprobe.diagnose.effect.results import changed_results, losses_difference, scalar_of
 from msprobe.diagnose.effect.unmoved import Held
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
@@ -245,7 +246,8 @@ def _optimizer_differences(
         if (elements := _gradient_by_rows(comparer, ours[name], other[name])) > 0.0:
             unequal.add(name)
             apart[name] = max(apart.get(name, 0.0), elements)
-    if set(ours) != set(other) and not are_arranged_otherwise(pairing, ours, other):
+    arranged = set(ours) == set(other) or are_arranged_otherwise(pairing, ours, other)
+    if not (arranged or are_in_parts(pairing, ours, other)):
         differences.append(Difference("", "missing", None, None, math.inf))
     if comparer.crossing:
         return differences  # no weight is the same after the step

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msprobe.compare.entry_names import plain_path, writes_in_place
 from msprobe.diagnose.differences.words import named
-from msprobe.diagnose.evidence import Because, Listed, NamedFact
+from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.optimizer import parameters_of
@@ -32,15 +32,16 @@ def look_for_lone_steps(scene: Scene) -> None:
         ]
         if not names or not _trains(there.timeline) or _writes_to_weights(there):
             continue
-        # Both sides update these, and one does so once more.
-        again = all(others[plain_path(name)] for name in names)
+        # One side updates these once more, whatever the other calls them.
+        again = all(others[plain_path(name)] or mine[plain_path(name)] > 1 for name in names)
         if again:
             text = said("optimizer-step-again", named(steps), side.name, _counted(names))
         elif side is scene.reference:
             text = said("optimizer-step-missing", _counted(names), named(steps))
         else:
             text = said("optimizer-step-extra", named(steps), _counted(names))
-        facts = (Because("no_step"), NamedFact("only_in", side.name), Listed("parameters", list(dict.fromkeys(names))))
+        cause: Cause = "step_again" if again else "no_step"
+        facts = (Because(cause), NamedFact("only_in", side.name), Listed("parameters", list(dict.fromkeys(names))))
         later = said("steps-of-one-side", side.name)
         scene.add(steps[0], "optimizer", text, facts=facts, matters=again, shows_later="" if again else later)
 
