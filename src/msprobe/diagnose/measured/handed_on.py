@@ -130,7 +130,7 @@ class GradientsHandedOn:
     def reduced(self, gradients: Tensors, is_named: bool) -> Iterator[MeasuredResult]:
         """What is taken that neither this rank's passes nor a call gave, as ranks that have a part of each parameter
         get it: not much further apart than what the passes gave that parameter, and all of them together. ``is_named``:
-        slots are the names of parameters; else it may be any of that size.
+        slots are the names of parameters; else it may be any of that size, see :func:`shards_among`.
         """
         whole = self._apart_together()
         for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
@@ -304,6 +304,19 @@ def gradients_at_optimizer(event: Event) -> list[Slot]:
     """What an optimizer gets, by the plain names of the parameters."""
     taken = ((plain_path(name), fields.get("grad")) for name, fields in optimizer.parameters_of(event).items())
     return [(name, leaf) for name, leaf in taken if is_tensor(leaf)]
+
+
+def shards_among(event: Event, tensors: Tensors) -> Tensors:
+    """Of the tensors that a call takes those of which this rank has a part alone, as the recorder noted."""
+    shards = {
+        slot
+        for slot, leaf in event.inputs()
+        if is_tensor(leaf) and leaf.get("local_shape", leaf.get("shape")) != leaf.get("shape")
+    }
+    kept = [place for place, slot in enumerate(tensors.slots) if slot in shards]
+    columns = tensors.slots, tensors.units, tensors.places, tensors.lengths
+    slots, units, places, lengths = (tuple(column[place] for place in kept) for column in columns)
+    return tensors._replace(slots=slots, units=units, places=places, lengths=lengths)
 
 
 def put_together(event: Event, taken: Iterator[TakenGradient]) -> Iterator[Node]:
