@@ -67,3 +67,40 @@ def test_a_factor_that_clipping_sees_is_no_harmless_one(
 ) -> None:
     verdict = compare(tmp_path, lambda: _clipped(written, dtype), lambda: _clipped("plain", dtype))
     assert verdict.status == "diverged"
+
+
+def _clipped_by_hand(is_whole: bool, dtype: torch.dtype) -> Training:
+    """Gradients that are clipped by the norm of all, or of a part of them, as a rank that has that part may do it."""
+    model = nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.LayerNorm(48), nn.Linear(48, 30)).to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(number: int) -> None:
+        rows = torch.randn(40, 24, generator=torch.Generator().manual_seed(number)).to(dtype)
+        F.cross_entropy(model(rows).float(), torch.arange(40) % 30).backward()
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        square = sum(gradient.float().square().sum() for gradient in gradients[:4])
+        if is_whole:
+            square = square + sum(gradient.float().square().sum() for gradient in gradients[4:])
+        for gradient in gradients:
+            gradient.mul_(0.1 / torch.as_tensor(square).sqrt())
+        optimizer.step()
+
+    return model, step
+
+
+@PAIRS
+@pytest.mark.parametrize("is_swapped", [False, True], ids=["candidate", "reference"])
+def test_clipping_by_the_norm_of_a_part_is_no_harmless_difference(
+    tmp_path: Path, compare: Callable[..., Verdict], dtype: torch.dtype, is_swapped: bool
+) -> None:
+    sides = [lambda: _clipped_by_hand(False, dtype), lambda: _clipped_by_hand(True, dtype)]
+    verdict = compare(tmp_path, *(sides[::-1] if is_swapped else sides))
+    assert verdict.status == "diverged", verdict.findings
+
+
+@PAIRS
+def test_clipping_by_the_norm_of_all_agrees(
+    tmp_path: Path, compare: Callable[..., Verdict], dtype: torch.dtype
+) -> None:
+    sides = [lambda: _clipped_by_hand(True, dtype)] * 2
+    assert compare(tmp_path, *sides).status == "agree"

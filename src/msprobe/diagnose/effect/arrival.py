@@ -21,6 +21,8 @@ from msprobe.diagnose.tolerance.judge import Judged
 _SAME_FACTOR = 1e-3
 #: What they give times a number is what they give of what they take times that number.
 _LINEAR = operators.FACTORS | operators.MOVES | operators.CASTS | operators.SUMS_TERMS
+#: So many deviations are passed once in 16,000 draws; of fewer gradients their deviation says nothing.
+_DEVIATIONS, _FEWEST_SCALED = 4.0, 4
 #: The tensors that describe gradients, by the names of their parameters.
 _Gradients = dict[str, Any]
 
@@ -34,13 +36,15 @@ class OptimizerGradients:
     take and give that are not linear in gradients. So what was done to gradients on one side alone was undone there,
     and not hidden by clipping. Where no calls were recorded (L0), what clipping makes of gradients is a number like no
     other: none if one side's optimizer gets what its backward pass gave, or both get it times a power of two, as
-    scalers take it.
+    scalers take it. ``scaled``: all of them are larger or smaller by a share that stands out from how much these shares
+    differ among themselves, which rounding does not do, and those of the backward pass are not.
     """
 
     known: bool = False
     differ: tuple[Difference, ...] = ()
     factor: float | None = None
     clean: bool = False
+    scaled: bool = False
 
 
 def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradients:
@@ -71,9 +75,23 @@ def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradi
             clean &= all(difference.what == "value" and difference.delta <= limit for difference in changed)
     clean &= calls or _is_unscaled(*map(_ratios, backward, at_optimizer))
     factor = common_factor(differ)
+    scaled = _are_scaled(*at_optimizer) and not _are_scaled(*backward)
     clean &= factor is None or abs(factor - 1.0) <= _SAME_FACTOR
     clean &= _largest_difference(differ, at_optimizer[1].values(), effect.unit_of(judged), limit) <= limit
-    return OptimizerGradients(known, tuple(differ), factor, known and clean)
+    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled)
+
+
+def _are_scaled(ours: _Gradients, others: _Gradients) -> bool:
+    """True if the sizes of gradients differ by a share that is more than four deviations of those of single ones."""
+    sizes = [
+        (rms(ours[name]), rms(leaf)) for name, leaf in others.items() if is_tensor(leaf) and is_tensor(ours.get(name))
+    ]
+    shares = [math.log(mine / theirs) for mine, theirs in sizes if mine and theirs and math.isfinite(mine / theirs)]
+    if len(shares) < _FEWEST_SCALED:
+        return False
+    middle = math.fsum(shares) / len(shares)
+    spread = math.sqrt(math.fsum((share - middle) ** 2 for share in shares) / (len(shares) - 1))
+    return abs(middle) > max(_DEVIATIONS * spread, _SAME_FACTOR)
 
 
 def _is_linear(event: Event) -> bool:
