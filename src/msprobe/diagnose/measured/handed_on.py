@@ -314,9 +314,12 @@ def shards_among(event: Event, tensors: Tensors) -> Tensors:
         if is_tensor(leaf) and leaf.get("local_shape", leaf.get("shape")) != leaf.get("shape")
     }
     kept = [place for place, slot in enumerate(tensors.slots) if slot in shards]
-    columns = tensors.slots, tensors.units, tensors.places, tensors.lengths
-    slots, units, places, lengths = (tuple(column[place] for place in kept) for column in columns)
-    return tensors._replace(slots=slots, units=units, places=places, lengths=lengths)
+    return tensors._replace(
+        slots=tuple(tensors.slots[place] for place in kept),
+        units=tuple(tensors.units[place] for place in kept),
+        places=tuple(tensors.places[place] for place in kept),
+        lengths=tuple(tensors.lengths[place] for place in kept),
+    )
 
 
 def put_together(event: Event, taken: Iterator[TakenGradient]) -> Iterator[Node]:

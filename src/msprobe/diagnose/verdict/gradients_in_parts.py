@@ -20,8 +20,8 @@ def settle_parts(results: Sequence[ComparedRank]) -> list[ComparedRank]:
     parts = [result.in_parts for result in results if result.in_parts is not None]
     if not parts:
         return list(results)
-    sides = [[pair[side] for pair in parts] for side in (0, 1)]
-    differ = len(parts) == len(results) and _norms_differ(*sides, max(map(allowed_of, results)))
+    ours, others = [pair[0] for pair in parts], [pair[1] for pair in parts]
+    differ = len(parts) == len(results) and _norms_differ(ours, others, max(map(allowed_of, results)))
     settled = []
     for result in results:
         kept = []
