@@ -45,6 +45,12 @@ class OptimizerGradients:
     factor: float | None = None
     clean: bool = False
     scaled: bool = False
+    #: What gradients may be apart by where they agree.
+    rounding: float = 0.0
+
+    def undo(self, distance: float) -> bool:
+        """True if what gradients were apart by before is taken back: less may be left as it is."""
+        return self.clean and distance > self.rounding
 
 
 def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradients:
@@ -78,7 +84,7 @@ def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradi
     scaled = _are_scaled(*at_optimizer) and not _are_scaled(*backward)
     clean &= factor is None or abs(factor - 1.0) <= _SAME_FACTOR
     clean &= _largest_difference(differ, at_optimizer[1].values(), effect.unit_of(judged), limit) <= limit
-    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled)
+    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled, limit)
 
 
 def _are_scaled(ours: _Gradients, others: _Gradients) -> bool:

@@ -139,8 +139,12 @@ class GradientsHandedOn:
             made = self._table.of(place)
             if not is_named and (made.count < FEW_ELEMENTS or self._is_given_alone(place)):
                 continue
-            of_size = self._delivered.get(made.count, {})
-            passes = (by_name.get(name, ()) for by_name in self._delivered.values()) if is_named else of_size.values()
+            gradients_by_name = self._delivered.get(made.count, {})
+            passes = (
+                (by_name.get(name, ()) for by_name in self._delivered.values())
+                if is_named
+                else gradients_by_name.values()
+            )
             parts = [self._table.of(place) for places in passes for place in places]
             if parts and made.norm and all(part.is_known and part.norm for part in parts):
                 given = _OTHER_RANKS * max(whole, *(_over(part.distance, part) for part in parts))

@@ -77,7 +77,9 @@ def matters(scene: Scene, judged: Judged) -> bool:
         return False
     if scene.is_blind:
         return True
-    return in_update(scene, judged) and not (scene.arrival.clean or is_swallowed(scene, judged))
+    return in_update(scene, judged) and not (
+        scene.arrival.undo(judged.output_difference) or is_swallowed(scene, judged)
+    )
 
 
 def in_update(scene: Scene, judged: Judged) -> bool:

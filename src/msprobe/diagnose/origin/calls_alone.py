@@ -87,7 +87,7 @@ def blame_calls(
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
         # Clipping hides a factor, as long as it clips.
-        matters=(scaled and not scene.arrival.clean)
+        matters=(scaled and not scene.arrival.undo(difference.delta))
         or is_measured
         or (scene.arrival.scaled and _updates(scene, judged)),
         difference=difference,

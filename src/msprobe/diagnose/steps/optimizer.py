@@ -46,7 +46,7 @@ def changed_settings(
     ours, other = settings_by_parameter(event), settings_by_parameter(partner)
     if in_parts and ours and other:
         name = next(iter(ours))
-        ours, other = {name: _of_all(ours)}, {name: _of_all(other)}
+        ours, other = {name: _common_settings(ours)}, {name: _common_settings(other)}
         keys = ours[name].keys() & other[name].keys()
         ours, other = ({name: {key: side[name][key] for key in keys}} for side in (ours, other))
     changes: dict[str, list[tuple[str, Any, Any]]] = {}
@@ -67,7 +67,7 @@ def changed_settings(
     return {key: parts for key, parts in changes.items() if parts}
 
 
-def _of_all(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _common_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The hyper-parameters that are one for all parameters."""
     first = next(iter(settings.values()))
     return {
