@@ -12,6 +12,7 @@ from msprobe.diagnose.one_step import Keep, StepTask, judge
 from msprobe.diagnose.verdict.common import Rank, Step, StepPair
 from msprobe.diagnose.verdict.conclusion import ComparedRank
 from msprobe.diagnose.verdict.exchanges import settle_exchanges
+from msprobe.diagnose.verdict.gradients_in_parts import settle_parts
 from msprobe.diagnose.verdict.gradients_over_ranks import settle_gradients
 from msprobe.diagnose.verdict.many_ranks import with_first_suspects
 from msprobe.engine import Workers, run
@@ -108,7 +109,7 @@ class Steps:
         if self._ahead is not None and self._ahead[0] is step:
             return self._ahead[1]
         results = run(judge, self._tasks(step), self._workers, partial(self._place, step))
-        return settle_gradients(settle_exchanges(with_first_suspects(results)))
+        return settle_parts(settle_gradients(settle_exchanges(with_first_suspects(results))))
 
     def _tasks(self, step: StepPair) -> list[StepTask]:
         first, other = self._dumps

@@ -27,6 +27,7 @@ Cause = Literal[
     "members",  # the optimizer has other parameters
     "movement",  # the optimizer moved weights otherwise, between two frameworks
     "no_step",  # no optimizer of one side steps with these parameters
+    "in_parts",  # the sides have gradients in other parts, which together differ
     "not_averaged",  # nothing put the gradients of data-parallel ranks together
     "not_cleared",  # gradients hold those of the step before, too
     "on_its_way",  # a gradient differs between the backward pass and where it is taken from ``.grad``
@@ -34,6 +35,7 @@ Cause = Literal[
     "random",  # other random numbers
     "scaled_clipping",  # gradients are clipped before the scale of the loss is taken from them
     "state",  # the optimizer has other states, or lacks some
+    "step_again",  # an optimizer of one side updates the same parameters once more
     "step_left_out",  # an optimizer step of one side alone
     "tie",  # two weights are one tensor on one side alone
     "wrong_alone",  # computed again from its own inputs, a result is wrong on one side alone

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msprobe.diagnose.effect.in_parts import gradients_in_parts
 from msprobe.diagnose.effect.leftover import Left, gradients_left
 from msprobe.diagnose.effect.movement import weights_of
 from msprobe.diagnose.effect.reach import Reach, reach_of, written_in
@@ -187,6 +188,7 @@ def _compare_timelines(
         levels="" if crossing else note_of_levels(pairing),
         # An interrupted dump may name files that were on their way.
         unread={side: tuple(part.unread) for side, part in sides if part.unread and part.complete},
+        in_parts=gradients_in_parts(pairing, scene.judged.values()),
         **_exchanged(scene),
     )
     compared = replace(compared, beyond=beyond_rounding(scene, reach, agreeing_of(compared)))

@@ -166,4 +166,14 @@ MESSAGES: tuple[Message, ...] = (
         "{optimizer} updates {parameters}; no optimizer of the reference does",
         "{optimizer} 更新了 {parameters}，标杆侧没有优化器更新它们",
     ),
+    Message(
+        "D519", "optimizer-step-again", "cause:step_again", "optimizer side parameters",
+        "only the {side} calls {optimizer}: it updates {parameters} once more in this step",
+        "仅{side}调用 {optimizer}：它在本 step 中再次更新了 {parameters}",
+    ),
+    Message(
+        "D520", "gradients-in-parts-differ", "cause:in_parts", "optimizer",
+        "{optimizer}: the sides have the gradients in different parts, and the norm of all parts of all ranks differs beyond rounding. Something changed them after the backward pass, such as a missing zero_grad, a reduction or a scaling",
+        "{optimizer}：两侧对梯度的切分不同，且所有 rank 全部分片合起来的范数之差超出舍入误差。反向之后有操作改变了梯度，例如没有清零、规约或缩放",
+    ),
 )

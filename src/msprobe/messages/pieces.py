@@ -261,6 +261,7 @@ PIECES: tuple[Piece, ...] = (
     Piece("is-and-is-in-reference", "", "is {}, in the reference {}", "为 {0}，标杆侧为 {1}"),
     Piece("call-in-module", "", "{} (in {})", "{0}（位于 {1}）"),
     Piece("and-more-parameters", "", "{} and {} more parameters", "{0} 等另外 {1} 个参数"),
+    Piece("parameters-in-parts", "", "parameters in other parts", "以其他方式切分的参数"),
     Piece("steps-of-one-side", "", "steps in the {} only", "仅{0}的更新"),
     Piece(
         "changes-not-recorded", "calls",

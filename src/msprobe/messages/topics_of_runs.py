@@ -216,6 +216,22 @@ TOPICS: dict[str, Topic] = {
         advice=("Call optimizer.step() on both sides. If one side calls it after stop(), call stop() after optimizer.step() there too, and record again.",
             "两侧都调用 optimizer.step()。如果一侧在 stop() 之后才调用，请改为在 optimizer.step() 之后调用 stop()，并重新采集。"),
     ),
+    "cause:step_again": Topic(
+        meaning=("one side updates these parameters once more in the step",
+            "一侧在同一 step 中多更新了一次这些参数"),
+        cause=("optimizer.step() is called in the loop and in a callback or a wrapper as well, or once for each micro-batch.",
+            "循环与回调或包装都调用了 optimizer.step()，或每个 micro-batch 调用一次。"),
+        advice=("Call optimizer.step() as often on both sides: once in a training step, after all micro-batches.",
+            "让两侧调用 optimizer.step() 的次数一致：每个训练 step 一次，在所有 micro-batch 之后。"),
+    ),
+    "cause:in_parts": Topic(
+        meaning=("the gradients of all ranks together differ, which the sides have in different parts",
+            "两侧对梯度的切分不同，所有 rank 的梯度合起来不一致"),
+        cause=("A missing division by the number of ranks, a missing reduction or zero_grad, or clipping by the norm of one rank's part.",
+            "没有除以 rank 数、没有规约或清零，或只按本 rank 分片的范数裁剪。"),
+        advice=("Look at what happens to gradients between the backward pass and the step: reduction, division by the number of ranks, zero_grad, and clipping by the norm over all ranks.",
+            "查看反向与更新之间对梯度做了什么：规约、除以 rank 数、清零，以及按所有 rank 的范数裁剪。"),
+    ),
     "cause:members": Topic(
         meaning=("the optimizer has different parameters",
             "优化器的参数不同"),

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 WAYS = "reference", "healthy", "synchronised", "undivided", "dropped"
 BY_HAND = "by_hand-reference", "by_hand-healthy", "by_hand-undivided"
 STAGED = "staged-reference", "staged-healthy", "staged-scaled"
+EXCHANGED = "exchanged-reference", "exchanged-synchronised", "exchanged-each", "exchanged-dropped"
 SHARDED = "sharded-reference", "sharded-healthy", "sharded-unclipped"
 
 
@@ -30,6 +31,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         request.param,
         *WAYS,
         *SHARDED,
+        *EXCHANGED,
         *BY_HAND,
         *STAGED,
     ]
@@ -65,6 +67,17 @@ def test_shards_of_gradients_that_one_side_changes_are_named(runs: Path) -> None
     verdict = compare_runs(runs / "sharded-unclipped", runs / "sharded-reference")
     first = verdict.findings[0]
     assert (verdict.status, first.kind, first.entry) == ("diverged", "gradient", "Optimizer.AdamW.0.forward")
+
+
+@pytest.mark.parametrize("way", ["synchronised", "each"])
+def test_shards_that_are_exchanged_after_each_pass_agree(runs: Path, way: str) -> None:
+    verdict = compare_runs(runs / f"exchanged-{way}", runs / "exchanged-reference")
+    assert verdict.status == "agree", verdict.findings
+
+
+def test_an_exchange_that_is_dropped_is_named_where_the_sum_is_taken(runs: Path) -> None:
+    verdict = compare_runs(runs / "exchanged-dropped", runs / "exchanged-reference")
+    assert verdict.status == "diverged"
 
 
 def test_of_one_rank_alone_nothing_is_said(runs: Path) -> None:

@@ -73,6 +73,29 @@ def sharded(precision: str, wrong: str) -> Any:
     return model, step
 
 
+def exchanged(precision: str, wrong: str) -> Any:
+    """The same of two micro-batches, of which the last is synchronised. ``wrong``: ``synchronised`` (each of them, what
+    comes to the same), ``each`` (so on the same device), ``dropped`` (each, of which the last alone counts).
+    """
+    model: Any = _network().to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(number: int) -> None:
+        for micro in range(PASSES):
+            model.set_requires_gradient_sync(micro == PASSES - 1 or wrong in ("synchronised", "each", "dropped"))
+            generator = torch.Generator().manual_seed(100 * number + 10 * micro + dist.get_rank())
+            tokens = torch.randint(0, 30, (4, 10), generator=generator)
+            loss = F.cross_entropy(model(tokens).float().flatten(0, 1), tokens.roll(-1, 1).flatten()) / PASSES
+            loss.backward()
+            if wrong == "dropped" and micro < PASSES - 1:
+                optimizer.zero_grad()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+    return model, step
+
+
 def by_hand(rank: int, precision: str, wrong: str) -> Any:
     """Gradients that the program itself averages. ``wrong``: ``undivided``."""
     model = _network().to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
@@ -145,12 +168,17 @@ def train(rank: int, store: str, folder: Path, precision: str, names: list[str])
     for name in names:
         torch.manual_seed(0)
         kind, _, wrong = name.rpartition("-")
-        makers = {"sharded": lambda _, *given: sharded(*given), "by_hand": by_hand, "staged": staged}
+        makers = {
+            "sharded": lambda _, *given: sharded(*given),
+            "exchanged": lambda _, *given: exchanged(*given),
+            "by_hand": by_hand,
+            "staged": staged,
+        }
         model, step = makers.get(kind, averaged)(rank, precision, wrong)
         level = "L0" if kind == "sharded" else "mix"
         debugger = PrecisionDebugger(dump_path=str(folder / name), task="statistics", level=level)
         debugger.start(model)
-        with Device("" if wrong == "reference" else "tiles"):
+        with Device("" if wrong in ("reference", "each") else "tiles"):
             step(0)
         debugger.stop()
         debugger.step()

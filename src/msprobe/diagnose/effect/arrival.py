@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msprobe.compare.entry_names import operation
+from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Comparer, Difference
 from msprobe.diagnose.differences.words import ratio_of
 from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.tensor_info import rms
-from msprobe.diagnose.steps.timeline import is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
+from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: So near are two factors of gradients that are one, in the norms of float16 (2**-10).
 SAME_FACTOR = 1e-3
+#: What they give times a number is what they give of what they take times that number.
+_LINEAR = operators.FACTORS | operators.MOVES | operators.CASTS | operators.SUMS_TERMS
+#: So many deviations are passed once in 16,000 draws; of fewer gradients their deviation says nothing.
+_DEVIATIONS, _FEWEST_SCALED = 4.0, 4
 #: The tensors that describe gradients, by the names of their parameters.
 _Gradients = dict[str, Any]
 
@@ -26,23 +33,33 @@ class OptimizerGradients:
     """The gradients that the optimizers of both sides get.
 
     ``known``: they were recorded, on both sides. ``differ``: those that differ. ``factor``: what all of them differ by,
-    if that is one number. ``clean``: they agree, and no call that both sides make after the backward pass gets anything
-    that differs. So what was done to gradients on one side alone was undone there, and not hidden by clipping. Where no
-    calls were recorded (L0), what clipping makes of gradients is a number like no other: none if one side's optimizer
-    gets what its backward pass gave, or both get it times a power of two, as scalers take it.
+    if that is one number. ``clean``: but for rounding they agree, and so does what all calls after the backward pass
+    take and give that are not linear in gradients. So what was done to gradients on one side alone was undone there,
+    and not hidden by clipping. Where no calls were recorded (L0), what clipping makes of gradients is a number like no
+    other: none if one side's optimizer gets what its backward pass gave, or both get it times a power of two, as
+    scalers take it. ``scaled``: all of them are larger or smaller by a share that stands out from how much these shares
+    differ among themselves, which rounding does not do, and those of the backward pass are not.
     """
 
     known: bool = False
     differ: tuple[Difference, ...] = ()
     factor: float | None = None
     clean: bool = False
+    scaled: bool = False
+    #: What gradients may be apart by where they agree.
+    rounding: float = 0.0
+
+    def undo(self, distance: float) -> bool:
+        """True if what gradients were apart by before is taken back: less may be left as it is."""
+        return self.clean and distance > self.rounding
 
 
-def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> OptimizerGradients:
+def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradients:
     """What the optimizers get. ``judged``: all pairs, in the order of execution."""
     differ: list[Difference] = []
     known = after = calls = False
     clean = True
+    limit = effect.step_limit(judged)
     backward = _Gradients(), _Gradients()
     at_optimizer = _Gradients(), _Gradients()
     for pair in judged:
@@ -60,10 +77,41 @@ def arrival_of(judged: Iterable[Judged], comparer: Comparer) -> OptimizerGradien
         elif pair.event.direction == "backward":
             after = True
             calls |= pair.event.parts.kind == "api"
-        elif after and pair.event.direction in ("forward", "optimizer"):
-            clean &= not (pair.changed_inputs or pair.changed_outputs)
+        elif after and pair.event.direction == "forward" and not _is_linear(pair.event):
+            changed = (*pair.changed_inputs, *pair.changed_outputs)
+            clean &= all(difference.what == "value" and difference.delta <= limit for difference in changed)
     clean &= calls or _is_unscaled(*map(_ratios, backward, at_optimizer))
-    return OptimizerGradients(known, tuple(differ), common_factor(differ), known and clean and not differ)
+    factor = common_factor(differ)
+    scaled = _are_scaled(*at_optimizer) and not _are_scaled(*backward)
+    clean &= factor is None or abs(factor - 1.0) <= SAME_FACTOR
+    clean &= _largest_difference(differ, at_optimizer[1].values(), effect.unit_of(judged), limit) <= limit
+    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled, limit)
+
+
+def _are_scaled(ours: _Gradients, others: _Gradients) -> bool:
+    """True if the sizes of gradients differ by a share that is more than four deviations of those of single ones."""
+    sizes = [
+        (rms(ours[name]), rms(leaf)) for name, leaf in others.items() if is_tensor(leaf) and is_tensor(ours.get(name))
+    ]
+    shares = [math.log(mine / theirs) for mine, theirs in sizes if mine and theirs and math.isfinite(mine / theirs)]
+    if len(shares) < _FEWEST_SCALED:
+        return False
+    middle = math.fsum(shares) / len(shares)
+    spread = math.sqrt(math.fsum((share - middle) ** 2 for share in shares) / (len(shares) - 1))
+    return abs(middle) > max(_DEVIATIONS * spread, SAME_FACTOR)
+
+
+def _is_linear(event: Event) -> bool:
+    """True for a call outside of modules that a factor of gradients goes through."""
+    word = operation(event.stem).removeprefix("_foreach_")
+    return event.module is None and (word in _LINEAR or event.is_collective)
+
+
+def _largest_difference(differ: Iterable[Difference], others: Iterable[Any], unit: float, limit: float) -> float:
+    """How far gradients are apart, by their size beside the largest of ``others``."""
+    largest = max((size for leaf in others if is_tensor(leaf) and math.isfinite(size := rms(leaf))), default=0.0)
+    small = effect.small_gradient(unit, limit)
+    return max((effect.gradient_difference(difference, largest, small) for difference in differ), default=0.0)
 
 
 def _ratios(backward: _Gradients, at_optimizer: _Gradients) -> list[float]:
@@ -95,8 +143,21 @@ def common_factor(differences: Iterable[Difference]) -> float | None:
         ratio_of(difference.left, difference.right) if difference.what == "value" else None
         for difference in differences
     ]
+    return _one_number(ratios, SAME_FACTOR)
+
+
+def have_common_factor(differences: Iterable[Difference], rounding: float) -> bool:
+    """True if the sizes of all these tensors differ by one number, but for ``rounding`` (relative)."""
+    ratios = [
+        rms(difference.left) / size if difference.what == "value" and (size := rms(difference.right)) else None
+        for difference in differences
+    ]
+    return _one_number(ratios, max(rounding, SAME_FACTOR)) is not None
+
+
+def _one_number(ratios: Sequence[float | None], apart: float) -> float | None:
     if not ratios or ratios[0] is None:
         return None
     first = ratios[0]
-    alike = all(ratio is not None and abs(ratio - first) <= SAME_FACTOR * abs(first) for ratio in ratios)
+    alike = all(ratio is not None and abs(ratio - first) <= apart * abs(first) for ratio in ratios)
     return first if alike else None

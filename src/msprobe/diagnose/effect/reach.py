@@ -19,7 +19,8 @@ from msprobe.diagnose.differences.records import (
     statistics,
 )
 from msprobe.diagnose.effect import states
-from msprobe.diagnose.effect.arrival import arrival_of, common_factor
+from msprobe.diagnose.effect.arrival import arrival_of, have_common_factor
+from msprobe.diagnose.effect.in_parts import are_in_parts
 from msprobe.diagnose.effect.results import changed_results, losses_difference, scalar_of
 from msprobe.diagnose.effect.unmoved import Held
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
@@ -155,6 +156,7 @@ def reach_of(
     ]
     # With another number of backward passes only their sum can be compared.
     lone = [*pairing.alone(), *pairing.missing()]
+    unit, limit = effect.unit_of(judged.values()), effect.step_limit(judged.values())
     # So it is where they are reduced over ranks in another way.
     summed = steps and any(event.direction == "gradient" or event.is_collective for event in lone)
     # And a factor that one side alone gives the loss, and takes from the gradients before anything else uses them.
@@ -162,14 +164,12 @@ def reach_of(
     summed = summed or (
         bool(gradients)
         and (
-            results_difference(judged, bool(sizes), pairing, comparer) <= effect.step_limit(judged.values())
-            or common_factor(gradients) is not None
+            results_difference(judged, bool(sizes), pairing, comparer) <= limit or have_common_factor(gradients, limit)
         )
         and arrival_of(judged.values(), comparer).clean
     )
     at_optimizer = [difference for difference in at_optimizer if difference.slot.removesuffix(".grad") not in chosen]
     counted = at_optimizer if summed or comparer.crossing else [*gradients, *at_optimizer]
-    unit, limit = effect.unit_of(judged.values()), effect.step_limit(judged.values())
     within = math.inf
     if any(
         call.chosen and any(d.what == "value" for d in call.outputs if is_integer(d.left)) for call in judged.values()
@@ -246,7 +246,8 @@ def _optimizer_differences(
         if (elements := _gradient_by_rows(comparer, ours[name], other[name])) > 0.0:
             unequal.add(name)
             apart[name] = max(apart.get(name, 0.0), elements)
-    if set(ours) != set(other) and not are_arranged_otherwise(pairing, ours, other):
+    arranged = set(ours) == set(other) or are_arranged_otherwise(pairing, ours, other)
+    if not (arranged or are_in_parts(pairing, ours, other)):
         differences.append(Difference("", "missing", None, None, math.inf))
     if comparer.crossing:
         return differences  # no weight is the same after the step

@@ -99,7 +99,14 @@ class GradientsHandedOn:
                 self._is_known.add(place)
                 yield from self._result(slot, place, sources)
 
-    def at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
+    def at_optimizer(self, gradients: Tensors, over_ranks: bool) -> Iterator[MeasuredResult]:
+        """What an optimizer gets, by the names of parameters. ``over_ranks``: ranks may have put it together."""
+        yield from self._delivered_at_optimizer(gradients)
+        yield from self._arranged_at_optimizer(gradients)
+        if over_ranks:
+            yield from self.reduced(gradients, is_named=True)
+
+    def _delivered_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
         """What an optimizer gets, by the names of parameters: what the backward passes gave, or that times one number,
         as clipping and scalers make it where no call was recorded.
         """
@@ -118,23 +125,66 @@ class GradientsHandedOn:
                 common = whole if abs(factor - 1.0) > unit else 0.0
                 yield from self._result(name, place, passes[-count:], abs(factor), common)
 
-    def reduced_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
-        """What an optimizer gets that neither this rank's passes nor a call gave, as ranks that have a part of each
-        parameter get it: not much further apart than what the passes gave that parameter, and all of them together.
+    def reduced(self, gradients: Tensors, is_named: bool) -> Iterator[MeasuredResult]:
+        """What is taken that neither this rank's passes nor a call gave, as ranks that have a part of each parameter
+        get it: not much further apart than what the passes gave that parameter, and all of them together. ``is_named``:
+        slots are the names of parameters; else it may be any of that size, see :func:`shards_among`.
         """
         whole = self._apart_together()
         for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
             if not unit or place < 0 or place in self._is_known or self._given_by_call(place):
                 continue
-            places = [place for passes in self._delivered.values() for place in passes.get(name, ())]
-            parts = [self._table.of(place) for place in places]
-            if parts and self._table.of(place).norm and all(part.is_known and part.norm for part in parts):
+            made = self._table.of(place)
+            if not is_named and (made.count < FEW_ELEMENTS or self._is_given_alone(place)):
+                continue
+            gradients_by_name = self._delivered.get(made.count, {})
+            passes = (
+                (by_name.get(name, ()) for by_name in self._delivered.values())
+                if is_named
+                else gradients_by_name.values()
+            )
+            parts = [self._table.of(place) for places in passes for place in places]
+            if parts and made.norm and all(part.is_known and part.norm for part in parts):
                 given = _OTHER_RANKS * max(whole, *(_over(part.distance, part) for part in parts))
-                made = self._table.of(place)
                 distance, coherent = _over(made.distance, made), _over(made.coherent, made)
                 yield MeasuredResult(
                     name, distance, coherent, given, given, made.count, False, units=2.0, alone=made.count, alike=1.0
                 )
+
+    def _arranged_at_optimizer(self, gradients: Tensors) -> Iterator[MeasuredResult]:
+        """What an optimizer gets for what is no parameter of a module, as a flat buffer of many or a rank's part of it:
+        not much further apart than what the passes gave as many elements, where these are the furthest apart.
+        """
+        names = {name for by_name in self._delivered.values() for name in by_name}
+        for name, unit, place in zip(gradients.slots, gradients.units, gradients.places, strict=True):
+            if not names or name in names or not unit or place < 0 or place in self._is_known:
+                continue
+            made = self._table.of(place)
+            if made.count < FEW_ELEMENTS or not made.norm or self._given_by_call(place) or self._is_given_alone(place):
+                continue
+            given = _OTHER_RANKS * self._apart_in(made.count)
+            distance, coherent = _over(made.distance, made), _over(made.coherent, made)
+            yield MeasuredResult(
+                name, distance, coherent, given, given, made.count, False, units=2.0, alone=made.count, alike=1.0
+            )
+
+    def _apart_in(self, count: int) -> float:
+        """How far those last gradients together are apart, over their norm, that are the furthest apart and have so
+        many elements.
+        """
+        last = [self._table.of(passes[-1]) for by_name in self._delivered.values() for passes in by_name.values()]
+        parts = sorted(
+            (part for part in last if part.is_known and part.norm), key=lambda part: -_over(part.distance, part)
+        )
+        taken = 0
+        furthest: list[Deviation] = []
+        for part in parts:
+            if taken >= count:
+                break
+            taken += part.count
+            furthest.append(part)
+        norm = math.hypot(*(part.norm for part in furthest))
+        return math.hypot(*(part.distance for part in furthest)) / norm if norm else 0.0
 
     def put_together(self, tensors: Tensors) -> Iterator[TakenGradient]:
         """What is taken that has the size of gradients, and is none that this rank's passes or calls gave."""
@@ -250,6 +300,22 @@ class GradientsHandedOn:
 
     def _key(self, place: int, side: int) -> Sums | None:
         return self._table.sums(place, side) if self._table.of(place).count >= FEW_ELEMENTS else None
+
+
+def shards_among(event: Event, tensors: Tensors) -> Tensors:
+    """Of the tensors that a call takes those of which this rank has a part alone, as the recorder noted."""
+    shards = {
+        slot
+        for slot, leaf in event.inputs()
+        if is_tensor(leaf) and leaf.get("local_shape", leaf.get("shape")) != leaf.get("shape")
+    }
+    kept = [place for place, slot in enumerate(tensors.slots) if slot in shards]
+    return tensors._replace(
+        slots=tuple(tensors.slots[place] for place in kept),
+        units=tuple(tensors.units[place] for place in kept),
+        places=tuple(tensors.places[place] for place in kept),
+        lengths=tuple(tensors.lengths[place] for place in kept),
+    )
 
 
 def put_together(event: Event, taken: Iterator[TakenGradient]) -> Iterator[Node]:

@@ -11,7 +11,8 @@ from msprobe.diagnose.measured.classes import Classes, shipped
 from msprobe.diagnose.measured.healthy import NOT_MEASURED, HealthyCalls
 from msprobe.diagnose.measured.modules import MODULE
 from msprobe.diagnose.measured.node import DOUBT, FEW_ELEMENTS, ROUNDED_ONCE, SINGLE, CollectiveInput, Node
-from msprobe.diagnose.measured.nodes import nodes, nodes_across
+from msprobe.diagnose.measured.nodes import nodes
+from msprobe.diagnose.measured.nodes_across import nodes_across
 from msprobe.diagnose.measured.product_units import UNDECLARED_ROUNDING, product_units
 from msprobe.diagnose.measured.together import CallsTogether, kind_of_call
 from msprobe.diagnose.pairing.match import Pairing

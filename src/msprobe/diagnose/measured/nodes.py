@@ -14,7 +14,7 @@ from msprobe.diagnose.measured import boundaries, compared, scales
 from msprobe.diagnose.measured.by_itself import results_by_itself
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, numbers_of_exchanges
-from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on, put_together
+from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on, put_together, shards_among
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
 from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
@@ -26,7 +26,7 @@ from msprobe.diagnose.pairing.slots import answering_slots
 from msprobe.diagnose.steps.optimizer import gradients_taken
 from msprobe.diagnose.steps.randomness import is_random
 from msprobe.diagnose.steps.tensor_info import numel
-from msprobe.diagnose.steps.timeline import Event, Timeline, is_tensor
+from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance.effective import kind_of
 from msprobe.diagnose.tolerance.judge import is_of_another_node
 from msprobe.diagnose.tolerance.units import common_unit
@@ -107,14 +107,15 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
                 yield from handed_on(call.event, call.outputs, gradients.arriving(call.event, call.outputs))
             continue
         if call.event.parts.kind == "optimizer":
-            yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs))
+            yield from handed_on(call.event, call.inputs, gradients.at_optimizer(call.inputs, over_ranks))
             if over_ranks:
-                yield from handed_on(call.event, call.inputs, gradients.reduced_at_optimizer(call.inputs))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
             continue
         if call.event.module is None and call.event.direction != "backward":
             yield from handed_on(call.event, call.inputs, gradients.taken(call.inputs))
             if over_ranks and call.event.direction == "forward":
+                shards = shards_among(call.event, call.inputs)
+                yield from handed_on(call.event, shards, gradients.reduced(shards, is_named=False))
                 yield from put_together(call.event, gradients.put_together(call.inputs))
         if call.event in exchanged:
             node = node_of_exchange(table, call.inputs, call.outputs, call.event, exchanged[call.event])
@@ -133,37 +134,6 @@ def nodes(pairing: Pairing, is_alone: bool, crossing: bool = False) -> Iterator[
         # Autocast lets them compute in half types though they take and give single precision.
         is_inside = node.unit < run_unit and (node.operation in operators.RECURRENT or _is_batched(call.event))
         yield replace(node, unit=run_unit) if is_inside else node
-
-
-def nodes_across(pairing: Pairing, is_alone: bool) -> list[Node]:
-    """Where one side ran on MindSpore and the other on PyTorch: calls and layers that both made, and modules in which
-    neither side shows a call. Of half types alone: what the kernels of two frameworks approximate is within a unit of
-    these, and hundreds of units of single precision.
-    """
-    unit = max(map(common_unit, (pairing.candidate, pairing.reference)))
-    places = {event: place for place, event in enumerate(pairing.candidate)}
-    across = [*nodes(pairing, is_alone, crossing=True)]
-    judged = {node.event for node in across if node.results}
-    if any(event.is_call for event in places):
-        shown = _modules_around_calls(pairing.candidate), _modules_around_calls(pairing.reference)
-        for node in module_nodes(pairing, unit, crossing=True):
-            paths = node.event.parts.path, pairing.partner[node.event].parts.path
-            shows_calls = any(path in modules for path, modules in zip(paths, shown, strict=True))
-            if not shows_calls and (node.is_taken or node.event not in judged):
-                across.append(node)
-    across = [node for node in across if node.unit > SINGLE and node.exchange is None]
-    return sorted(across, key=lambda node: (places[node.event], not node.is_taken))
-
-
-def _modules_around_calls(timeline: Timeline) -> set[str]:
-    """The paths of modules in which calls were recorded that stand for themselves."""
-    paths: set[str] = set()
-    for event in timeline:
-        around = event.parent if not event.is_module else None
-        while around is not None and around.parts.path not in paths:
-            paths.add(around.parts.path)
-            around = around.parent
-    return paths
 
 
 def _as_given(result: MeasuredResult) -> MeasuredResult:

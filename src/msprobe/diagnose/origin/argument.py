@@ -7,6 +7,8 @@ import math
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import fingerprint, numel
+from msprobe.diagnose.effect.arrival import common_factor
+from msprobe.diagnose.effect.results import scalar_of
 from msprobe.diagnose.effect.states import changes_state
 from msprobe.diagnose.evidence import OtherArguments, ResultFact
 from msprobe.diagnose.findings import FindingKind
@@ -51,11 +53,20 @@ def blame_argument(scene: Scene, judged: Judged, clear: bool = True, shows_later
             OtherArguments(
                 tuple(judged.arguments), tuple(argument_word(event, argument.slot) for argument in judged.arguments)
             ),
-            # Given tensors of another shape, anything may come out of it.
-            ResultFact(judged.output_difference, math.inf if judged.takes_another_shape else judged.allowed),
+            ResultFact(judged.output_difference, math.inf if _is_open(scene, judged) else judged.allowed),
         ),
         shows_later=said("arguments-in-module", event.stem, event.module) if shows_later else "",
     )
+
+
+def _is_open(scene: Scene, judged: Judged) -> bool:
+    """True if how far the result is apart says nothing: given tensors of another shape, anything may come out of it,
+    and a factor of the loss is taken from the gradients before anything uses these.
+    """
+    if judged.takes_another_shape:
+        return True
+    is_factor = scalar_of(judged.event) is not None and common_factor(judged.changed_outputs) is not None
+    return is_factor and scene.arrival.clean
 
 
 def matters(scene: Scene, judged: Judged) -> bool:
@@ -64,7 +75,11 @@ def matters(scene: Scene, judged: Judged) -> bool:
     """
     if judged.output_difference <= judged.allowed:
         return False
-    return scene.is_blind or (in_update(scene, judged) and not is_swallowed(scene, judged))
+    if scene.is_blind:
+        return True
+    return in_update(scene, judged) and not (
+        scene.arrival.undo(judged.output_difference) or is_swallowed(scene, judged)
+    )
 
 
 def in_update(scene: Scene, judged: Judged) -> bool:

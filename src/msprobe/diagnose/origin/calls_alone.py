@@ -87,9 +87,16 @@ def blame_calls(
         entry=entry,
         place=min((alone[0].index if alone else scene.place_of(missing[0])), judged.event.index) - 0.5,
         # Clipping hides a factor, as long as it clips.
-        matters=scaled or is_measured,
+        matters=(scaled and not scene.arrival.undo(difference.delta))
+        or is_measured
+        or (scene.arrival.scaled and _updates(scene, judged)),
         difference=difference,
     )
+
+
+def _updates(scene: Scene, judged: Judged) -> bool:
+    """True for a call outside of modules behind a backward pass: it works on gradients or weights."""
+    return "backward" in scene.seen and judged.event.direction == "forward" and judged.event.module is None
 
 
 def _whole_modules(events: Sequence[Event], side: StepSide) -> str:

@@ -51,7 +51,7 @@ def name_gradient_on_its_way(scene: Scene, judged: Judged, difference: Differenc
         clear=clear,
         facts=(Because("on_its_way"), SeenFact(difference)),
         # Clipping hides it, as long as it clips.
-        matters=clear,
+        matters=clear and not scene.arrival.undo(difference.delta),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msprobe.diagnose.differences.words import quoted, settings_in_words
+from msprobe.diagnose.effect.in_parts import are_in_parts
 from msprobe.diagnose.effect.weights import are_arranged_otherwise
 from msprobe.diagnose.evidence import Because, Cause, Listed, NamedFact, SeenFact, Setting, because
 from msprobe.diagnose.origin.calls_alone import blame_calls
@@ -46,7 +47,8 @@ def compare_settings(scene: Scene, judged: Judged, place: float) -> None:
             place=place,
             matters=not _steps_alike(scene, judged),
         )
-    for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing).items():
+    in_parts = are_in_parts(scene.pairing, ours, other)
+    for key, changes in optimizer.changed_settings(event, partner, scene.comparer.crossing, in_parts).items():
         name, left, right = changes[0]
         shown = settings_in_words(left, right)
         everyone = "all parameters" if len(changes) >= len(ours) else quoted([item[0] for item in changes])
@@ -77,6 +79,20 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
         lacks = said("optimizer-lacks-parameters", quoted(gone), _is(gone), _they(gone)) if gone else ""
         has = said("optimizer-has-extra-parameters", quoted(more), _is(more)) if more else ""
         text = Wording("{}: ", event.name) + joined("; ", [sentence for sentence in (lacks, has) if sentence])
+    in_parts = are_in_parts(scene.pairing, ours, other)
+    if in_parts:
+        # All ranks together say whether it is so.
+        scene.say(
+            ("gradients in parts", event),
+            judged,
+            "gradient",
+            said("gradients-in-parts-differ", event.name),
+            where=(more or gone)[0],
+            facts=(Because("in_parts"), Listed("missing", gone), Listed("extra", more)),
+            place=place,
+            matters=True,
+            waits=True,
+        )
     scene.say(
         ("members", event),
         judged,
@@ -85,6 +101,8 @@ def _compare_members(scene: Scene, judged: Judged, ours: dict[str, Any], other: 
         where=(gone or more)[0],
         facts=(Because("members"), Listed("missing", gone), Listed("extra", more)),
         place=place,
+        # The weights that modules have in the next step are what both make of them.
+        shows_later=said("parameters-in-parts") if in_parts else "",
     )
 
 
@@ -146,6 +164,9 @@ def compare_states(scene: Scene, judged: Judged, ours: dict[str, Any], other: di
                 cause, clear = None, tensor.is_another(difference, "unseen", unit=scene.comparer.unit_of_run)
             else:
                 text = said("gradient-at-optimizer-differs", name, scene.how(difference))
+                if isinstance(scene.pairing.candidate.rank, int):
+                    # What other ranks gave may be apart by rounding, where nothing of this one is.
+                    clear = tensor.is_another(difference, "unseen", unit=scene.comparer.unit_of_run)
             scene.say(
                 ("optimizer gradient",), judged, "gradient", text, where=name, clear=clear,
                 facts=(NamedFact("parameter", name), *because(cause), SeenFact(difference)), place=place,

@@ -143,8 +143,10 @@ def _pair_known(pairing: Pairing, known: Mapping[str, str]) -> None:
 
 
 def _could_be_one(event: Event, partner: Event) -> bool:
-    """False for writes in place to tensors of other shapes: these are not one tensor."""
-    if not (writes_in_place(event.stem) and writes_in_place(partner.stem)):
+    """False for writes in place to tensors of other shapes: these are not one tensor. Nor are those that an optimizer
+    works on.
+    """
+    if event.direction != "optimizer" and not (writes_in_place(event.stem) and writes_in_place(partner.stem)):
         return True
     first: list[dict[str, Any]] = [
         next((leaf for _, leaf in event.inputs() if is_tensor(leaf)), {}) for event in (event, partner)
@@ -154,7 +156,7 @@ def _could_be_one(event: Event, partner: Event) -> bool:
 
 def _is_inside(event: Event) -> bool:
     """True for a call in a module, which may write to activations of another batch; outside are weights and states."""
-    return event.parent is not None
+    return event.parent is not None and event.direction != "optimizer"
 
 
 def pair_inside(pairing: Pairing, candidate: Event, reference: Event) -> None:

@@ -10,6 +10,7 @@ from msprobe.diagnose.differences.records import Comparer
 from msprobe.diagnose.differences.tensor_files import TensorFiles
 from msprobe.diagnose.differences.value_digests import add_digests
 from msprobe.diagnose.pairing.compiled import leave_out_unseen
+from msprobe.diagnose.pairing.exchanged_passes import part_other_exchanges
 from msprobe.diagnose.pairing.interrupted import leave_out_unreached
 from msprobe.diagnose.pairing.match import Pairing, pair
 from msprobe.diagnose.pairing.translation import translate
@@ -54,6 +55,7 @@ def pair_timelines(
     _leave_out_unrecorded(candidate, reference)
     pairing = pair(candidate, reference, known)
     if not crossing:
+        part_other_exchanges(pairing)
         add_written(candidate)
         add_written(reference)
     leave_out_unreached(pairing)

@@ -33,15 +33,23 @@ def settings_by_parameter(event: Event) -> dict[str, dict[str, Any]]:
     return settings
 
 
-def changed_settings(event: Event, partner: Event, common: bool = False) -> dict[str, list[tuple[str, Any, Any]]]:
+def changed_settings(
+    event: Event, partner: Event, common: bool = False, in_parts: bool = False
+) -> dict[str, list[tuple[str, Any, Any]]]:
     """Hyper-parameters that differ: field -> (parameter, here, there), in the order of the optimizer.
 
     What a schedule notes, as ``initial_lr``, is one of them only where the setting that it makes agrees: else both are
     one mistake.
 
-    ``common``: only numbers and words that both sides have, as between two frameworks.
+    ``common``: only numbers and words that both sides have, as between two frameworks. ``in_parts``: the sides have
+    other parameters, and what holds for all of a side is compared.
     """
     ours, other = settings_by_parameter(event), settings_by_parameter(partner)
+    if in_parts and ours and other:
+        name = next(iter(ours))
+        ours, other = {name: _common_settings(ours)}, {name: _common_settings(other)}
+        keys = ours[name].keys() & other[name].keys()
+        ours, other = ({name: {key: side[name][key] for key in keys}} for side in (ours, other))
     changes: dict[str, list[tuple[str, Any, Any]]] = {}
     for name, own in ours.items():
         theirs = other.get(name)
@@ -58,6 +66,16 @@ def changed_settings(event: Event, partner: Event, common: bool = False) -> dict
         named = {name for made in _OF_SCHEDULES[key] for name, *_ in changes.get(made, ())}
         changes[key] = [change for change in changes[key] if change[0] not in named]
     return {key: parts for key, parts in changes.items() if parts}
+
+
+def _common_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The hyper-parameters that are one for all parameters."""
+    first = next(iter(settings.values()))
+    return {
+        key: leaf
+        for key, leaf in first.items()
+        if all(value_of(own.get(key)) == value_of(leaf) for own in settings.values())
+    }
 
 
 def value_of(leaf: Any) -> Any:

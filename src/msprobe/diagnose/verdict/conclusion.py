@@ -11,6 +11,7 @@ from typing import Any
 from msprobe.compare.entry_names import operation, read_name
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import is_integer, is_tensor
+from msprobe.diagnose.effect.in_parts import GradientsInParts
 from msprobe.diagnose.effect.leftover import Left
 from msprobe.diagnose.effect.reach import Reach
 from msprobe.diagnose.evidence import NamedFact, OneSide, OtherArguments, ResultFact, SeenFact
@@ -77,6 +78,8 @@ class ComparedRank:
     waiting: Mapping[str, Node] = field(default_factory=dict)
     #: Gradients that all ranks may have put together, by the names of the records of what takes them.
     taken_over_ranks: Mapping[str, tuple[TakenGradient, ...]] = field(default_factory=dict)
+    #: Gradients that the optimizers of both sides get in other parts.
+    in_parts: tuple[GradientsInParts, GradientsInParts] | None = None
 
 
 @dataclass(frozen=True)
