@@ -23,6 +23,8 @@ _LEAST_LEFT = 2.0**-24
 TERMS = operators.SUMS | operators.SUMS_TERMS
 _ADDED = operators.SUMS | operators.NORMS
 _REDUCED = _ADDED | {"prod"}
+#: So near to each other are norms that are added up in single precision of elements of one size.
+_EVEN = 2.0**-15.5
 #: Products of two arguments are summed.
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
@@ -47,6 +49,8 @@ def result_scale(
             return max([scale, *(first.norm * argument.norm / math.sqrt(max(result.count, 1)) for argument in same)])
         if operation in operators.KEEPS_SIZE and result.count == first.count:
             return max(scale, _before_taken_off(operation, result, given))
+        if operation in operators.ATTENTION and place in (0, 1, None) and len(given) > 3:
+            return max(scale, _before_taken_off_scores(given))
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
             terms = first.norm * max(_times_other_factor(operation, given, result), 1.0)
@@ -72,6 +76,15 @@ def _before_taken_off(operation: str, result: Deviation, given: Sequence[Deviati
     if operation in operators.SUBTRACTS_MEAN:
         return arriving.norm * made.spread / taken.spread if taken.spread else 0.0
     return arriving.norm * made.norm / taken.norm if taken.norm else 0.0
+
+
+def _before_taken_off_scores(given: Sequence[Deviation]) -> float:
+    """The norm of the gradient of query or key through attention before its mean over the keys is taken off: all of it
+    where there is one key. A score is a product over the root of the width, so its gradient is what arrives times a
+    value, and that of a query has the size of a key more, that of a key the size of a query.
+    """
+    query, key, value = (tensor.norm / math.sqrt(max(tensor.count, 1)) for tensor in given[1:4])
+    return given[0].norm * value * max(query, key)
 
 
 def is_of_several_uses(operation: str, result: Deviation, given: Sequence[Deviation], place: int | None) -> bool:
@@ -150,11 +163,10 @@ def scores_of(operation: str, direction: str, forward: Event, given: Sequence[De
     return Scores(size if direction == "backward" else math.sqrt(size), width)
 
 
-def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> float:
+def steepest(power: float, direction: str, given: Sequence[Deviation]) -> float:
     """How many times larger than what arrives a gradient is at most, of a call that raises its argument to a fixed
     power; 0 where that is not known. Rows of padding have a variance of next to nothing, and a large root of it.
     """
-    power = operators.FIXED_POWERS.get(operation, 0.0)
     if direction != "backward" or not power or len(given) < 3:
         return 0.0
     result, exponent = given[-1], (power - 1.0) / power
@@ -179,9 +191,13 @@ def argument_scale(
         times = max(abs(power), 1.0)
         if direction == "backward":
             times = 1.0 if not place else max(times, abs((power - 1.0) / power))
+        if direction == "backward" and place and 0.0 < power < 1.0:
+            # Gradients are divided by it: where it is next to nothing they are the largest, and as far apart as that.
+            return _smallest(argument) / times
         return argument.norm / times
-    if direction == "forward" and operation in operators.MOVES and 0 < result.count < argument.count:
-        return result.norm or argument.norm  # what is taken out is no further apart than the whole
+    if direction == "forward" and operation in operators.MOVES and 0 < result.count <= argument.count:
+        # What is taken out, or not masked, is no further apart than the whole.
+        return (result.norm if result.count < argument.count else min(result.norm, argument.norm)) or argument.norm
     if is_divisor:
         smallest = _smallest(argument)
         if operation in operators.ROOTS and scale and argument.distance:
@@ -205,7 +221,10 @@ def argument_scale(
         rest = 1.0 - max(abs(argument.largest), abs(argument.least)) ** 2
         return max(rest, 0.0) * math.sqrt(max(argument.count, 1)) or argument.norm
     if operation in operators.EXPONENTS:
-        return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm
+        elements = math.sqrt(max(argument.count, 1))
+        if direction == "forward" and operation in operators.SUBTRACTS_NOTHING and result.largest > 0.0:
+            elements = min(elements, result.norm / result.largest)  # all of it may be at the largest
+        return min(elements, argument.norm) or argument.norm
     if direction == "forward" and place == operators.PLACES.get(operation):
         # From -1 to 1 there are as many elements as an axis has, at most the root of those of the result, and one that
         # knows nothing of the next differs by the root of two: sqrt(count / 2) / 2 * sqrt(2), over sqrt(count).
@@ -323,6 +342,18 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
         return changed
     largest = max(abs(arriving.largest), abs(arriving.least)) / arriving.norm
     return max(changed, _ONE_ELEMENT * largest) if math.isfinite(largest) else changed
+
+
+def size_behind_mask(operation: str, place: int, given: Sequence[Deviation], result: Deviation, size: float) -> float:
+    """What the deviation of a factor is divided by: ``size``, or where the other factor is zero in some places and has
+    one size in all others, what is left of it, which is no further apart than the whole.
+    """
+    if operation not in operators.FACTORS or operation in operators.DIVIDES or len(given) < 2 or place > 1:
+        return size
+    mask = given[1 - place]
+    largest, filled = max(abs(mask.largest), abs(mask.least)), mask.count - mask.zeros
+    is_mask = 0 < filled < mask.count and math.isclose(mask.norm, largest * math.sqrt(filled), rel_tol=_EVEN)
+    return min(size, result.norm / largest) if is_mask and given[place].count == result.count and result.norm else size
 
 
 def smallest_divisor_scale(operation: str, given: Sequence[Deviation]) -> float:
