@@ -372,6 +372,8 @@ def _smallest(argument: Deviation) -> float:
 
 def _as_sum_or_product(result: Deviation, given: Sequence[Deviation]) -> float:
     arriving = given[0]
+    if len(given) > 3 and given[3].count == result.count < min(given[1].count, given[2].count):
+        return arriving.norm  # of a bias, behind both factors
     best = 0.0
     for other in given[1:]:
         best = max(best, norm_of_product(arriving, other, result)) if other.count > result.count else best
