@@ -217,6 +217,8 @@ DISTANCES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss pairwise_dista
 RELATIVE_ENTROPIES = frozenset(("kl_div",))
 #: Whole numbers of what they are given: where it crosses a boundary, the result makes a step of 1.
 STEPS = frozenset("round floor ceil trunc".split())
+#: They compare the directions of their first two arguments, whose gradients are what changes these.
+ALIGNMENTS = frozenset(("cosine_similarity",))
 #: The sign of what they are given: where it crosses zero, the result makes a step of 2.
 SIGNS = frozenset("sign sgn".split())
 #: They give how far each row of their first argument is from each of their second; kernels make that of products.

@@ -122,7 +122,26 @@ def roots(given: torch.Tensor) -> torch.Tensor:
     return torch.sqrt((given - given.detach().roll(1, 0) * 0.5).square() + 1e-6).mean()
 
 
-LEFT = {"attention": attention, "mask": contrast, "distances": distances, "roots": roots}
+def directions(given: torch.Tensor) -> torch.Tensor:
+    """Of rows that are nearly one, whose gradients would turn them and have nothing to turn."""
+    rows = given * 1e-3 + 1.0
+    return F.cosine_similarity(rows[:, :4], rows[:, 4:].detach(), dim=-1).mean()
+
+
+def inverse(given: torch.Tensor) -> torch.Tensor:
+    """Factors that are large where the others are small, as roots of averages are where gradients are."""
+    small = given * torch.logspace(-6, 0, WIDTH)
+    return (small * torch.rsqrt(small.detach().square().mean((0, 1)))).square().mean()
+
+
+LEFT = {
+    "directions": directions,
+    "inverse": inverse,
+    "attention": attention,
+    "mask": contrast,
+    "distances": distances,
+    "roots": roots,
+}
 
 
 @pytest.mark.parametrize("loss", LEFT)

@@ -33,8 +33,6 @@ from msprobe.diagnose.tolerance.units import common_unit
 #: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
 #: many that has no mean: the inverse of a chi-square to the power of two has none up to 4.
 _FEW = 8
-#: What is apart by more than this share of its norm is not one tensor with an error: norms follow no error.
-_LEFT_OVER = 0.5
 #: Statistics of half types are rounded to these.
 _OTHER_NORM = 0.01
 #: They put elements elsewhere, and where depends on the shape of what they are given.
@@ -393,7 +391,7 @@ def _result(
         if rows_apart is not None and place in (query, query + 1):
             size = min(size, deviation.norm / rows_apart.sides[place - query])
         if direction == "forward":
-            size = scales.size_behind_mask(name, place, floating, made, size)
+            size = scales.size_beside_factor(name, place, floating, made, size)
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
@@ -414,7 +412,7 @@ def _result(
     if made.kind == "lower" or bad_input:
         return MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
     # Terms that cancel out leave rounding, whose norm is another one on each side: its distance says all that there is.
-    is_left_over = scale > made.norm and made.distance > _LEFT_OVER * made.norm
+    is_left_over = scale > made.norm and made.distance > scales.LEFT_OVER * made.norm
     units = scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)
     if unit <= SINGLE:  # of half types, kernels keep scores in single precision
         units = max(units, scores.steepness)

@@ -19,12 +19,12 @@ from msprobe.diagnose.steps.timeline import Event
 _ROUNDED = 0.2123
 #: The difference of 1 and the largest number below it, in single precision.
 _LEAST_LEFT = 2.0**-24
+#: What is apart by more than this share of its norm is not one tensor with an error: norms follow no error.
+LEFT_OVER = 0.5
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | operators.SUMS_TERMS
 _ADDED = operators.SUMS | operators.NORMS
 _REDUCED = _ADDED | {"prod"}
-#: So near to each other are norms that are added up in single precision of elements of one size.
-_EVEN = 2.0**-15.5
 #: Products of two arguments are summed.
 PRODUCTS = operators.PRODUCTS | operators.FURTHER_PRODUCTS
 
@@ -41,15 +41,23 @@ def result_scale(
         return scale
     first = given[0]
     if direction == "backward":
-        if operation in PRODUCTS and place is not None:
-            return max(scale, _gradient_of_factor(operation, result, given, place))
+        if operation in PRODUCTS:
+            # Where it is not known which argument it is of, one that has as many elements.
+            alike = [number for number, argument in enumerate(given[1:4]) if argument.count == result.count]
+            places = alike if place is None else [place]
+            if places:
+                return max(scale, *(_gradient_of_factor(operation, result, given, number) for number in places))
+        if operation in operators.ALIGNMENTS and len(given) > 3:
+            taken_off = (first.norm * given[3].norm / factor.norm for factor in given[1:3] if factor.norm)
+            return max(scale, *taken_off, 0.0)
         if operation in operators.EXPONENTS:
             # A difference of what arrives times the result, and a share of the sum of that.
             same = [argument for argument in given[1:] if argument.count == result.count == first.count]
             return max([scale, *(first.norm * argument.norm / math.sqrt(max(result.count, 1)) for argument in same)])
         if operation in operators.KEEPS_SIZE and result.count == first.count:
             return max(scale, _before_taken_off(operation, result, given))
-        if operation in operators.ATTENTION and place in (0, 1, None) and len(given) > 3:
+        is_left_over = result.distance > LEFT_OVER * result.norm
+        if operation in operators.ATTENTION and place in (0, 1, None) and len(given) > 3 and is_left_over:
             return max(scale, _before_taken_off_scores(given))
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
@@ -344,16 +352,17 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
     return max(changed, _ONE_ELEMENT * largest) if math.isfinite(largest) else changed
 
 
-def size_behind_mask(operation: str, place: int, given: Sequence[Deviation], result: Deviation, size: float) -> float:
-    """What the deviation of a factor is divided by: ``size``, or where the other factor is zero in some places and has
-    one size in all others, what is left of it, which is no further apart than the whole.
+def size_beside_factor(operation: str, place: int, given: Sequence[Deviation], result: Deviation, size: float) -> float:
+    """What the deviation of a factor is divided by: ``size``, or where less is left of the product than of factors that
+    know nothing of each other (a mask takes the large ones, roots of averages are large where gradients are small), the
+    factor that would leave so much: its error is multiplied by the other, whatever that does to the factor.
     """
     if operation not in operators.FACTORS or operation in operators.DIVIDES or len(given) < 2 or place > 1:
         return size
-    mask = given[1 - place]
-    largest, filled = max(abs(mask.largest), abs(mask.least)), mask.count - mask.zeros
-    is_mask = 0 < filled < mask.count and math.isclose(mask.norm, largest * math.sqrt(filled), rel_tol=_EVEN)
-    return min(size, result.norm / largest) if is_mask and given[place].count == result.count and result.norm else size
+    other = given[1 - place]
+    if not (other.norm and result.norm) or given[place].count != result.count:
+        return size
+    return min(size, result.norm * math.sqrt(max(other.count, 1)) / other.norm)
 
 
 def smallest_divisor_scale(operation: str, given: Sequence[Deviation]) -> float:
@@ -372,8 +381,6 @@ def _smallest(argument: Deviation) -> float:
 
 def _as_sum_or_product(result: Deviation, given: Sequence[Deviation]) -> float:
     arriving = given[0]
-    if len(given) > 3 and given[3].count == result.count < min(given[1].count, given[2].count):
-        return arriving.norm  # of a bias, behind both factors
     best = 0.0
     for other in given[1:]:
         best = max(best, norm_of_product(arriving, other, result)) if other.count > result.count else best
