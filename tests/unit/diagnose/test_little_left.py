@@ -128,15 +128,8 @@ def directions(given: torch.Tensor) -> torch.Tensor:
     return F.cosine_similarity(rows[:, :4], rows[:, 4:].detach(), dim=-1).mean()
 
 
-def inverse(given: torch.Tensor) -> torch.Tensor:
-    """Factors that are large where the others are small, as roots of averages are where gradients are."""
-    small = given * torch.logspace(-6, 0, WIDTH)
-    return (small * torch.rsqrt(small.detach().square().mean((0, 1)))).square().mean()
-
-
 LEFT = {
     "directions": directions,
-    "inverse": inverse,
     "attention": attention,
     "mask": contrast,
     "distances": distances,

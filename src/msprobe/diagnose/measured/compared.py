@@ -57,7 +57,7 @@ def rows_apart(
     """
     if operation not in operators.DISTANCES_OF_ROWS or len(given) < 2 or not distances.norm:
         return None
-    taken = dict(forward.inputs()).get("input.0")
+    taken = dict(forward.inputs()).get("input.0", {})
     shape = taken.get("shape") if is_tensor(taken) else None
     if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
         return None
