@@ -143,7 +143,8 @@ def _compare_timelines(
     paired = pair_timelines(candidate, reference, task.mappings, bool(task.weights), task.known)
     pairing, comparer, crossing = paired.pairing, paired.comparer, paired.crossing
     weights = {} if crossing else weights_held(pairing)
-    unmoved = unmoved_weights(weights, task.before.weights)
+    # A gradient of nothing but rounding moves a weight on either side, or does not.
+    unmoved = unmoved_weights(weights, task.before.weights) - task.before.vanishing
     before = StepBefore(
         task.before.gradients,
         task.weights,

@@ -213,6 +213,12 @@ DISTANCES = frozenset("mse_loss l1_loss smooth_l1_loss huber_loss pairwise_dista
 RELATIVE_ENTROPIES = frozenset(("kl_div",))
 #: Whole numbers of what they are given: where it crosses a boundary, the result makes a step of 1.
 STEPS = frozenset("round floor ceil trunc".split())
+#: They compare the directions of their first two arguments, whose gradients are what changes these.
+ALIGNMENTS = frozenset(("cosine_similarity",))
+#: The sign of what they are given: where it crosses zero, the result makes a step of 2.
+SIGNS = frozenset("sign sgn".split())
+#: They give how far each row of their first argument is from each of their second; kernels make that of products.
+DISTANCES_OF_ROWS = frozenset(("cdist",))
 #: They cut off what is beyond the limits that these arguments are, by place or by name.
 LIMITED = {"clamp": "1 2 min max", "clamp_min": "1 min", "clamp_max": "1 max", "hardtanh": "1 2 min_val max_val"}
 #: They add logarithms up along the first axis of their first argument, and give exponents of these sums.

@@ -19,12 +19,17 @@ _UNITS_FROM_LIMIT = 4.0
 
 def crossed_steps(operation: str, direction: str, given: Sequence[Deviation], result: Deviation) -> float:
     """How far a rounding to whole numbers is apart, over its norm, where elements cross a boundary between two of them:
-    of elements anywhere between these a share as large as their deviation, each by 1.
+    of elements anywhere between these a share as large as their deviation, each by 1. A sign has one boundary: of
+    elements anywhere in their size a share as large as their deviation beside that, or one that is next to nothing.
     """
-    if direction == "backward" or operation not in operators.STEPS or not given or not result.norm:
+    if direction == "backward" or not given or not result.norm or not given[0].distance:
         return 0.0
-    crossed = min(given[0].distance * math.sqrt(max(given[0].count, 1)), max(given[0].count, 1))
-    return math.sqrt(crossed) / result.norm
+    count, distance = max(given[0].count, 1), given[0].distance
+    if operation in operators.STEPS:
+        return math.sqrt(min(distance * math.sqrt(count), count)) / result.norm
+    if operation in operators.SIGNS:
+        return 2.0 * math.sqrt(max(count * min(distance / given[0].norm, 1.0), 1.0)) / result.norm
+    return 0.0
 
 
 def cut_off_otherwise(operation: str, direction: str, forward: Event, given: Sequence[Deviation], unit: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
@@ -36,6 +37,43 @@ def size_beside_difference(argument: Deviation, difference: float, size: float) 
     deviation itself where the difference is not even that, and the result may be anything.
     """
     return min(size, max(difference, argument.distance))
+
+
+class RowsApart(NamedTuple):
+    """Of a call that gives how far rows are from each other: by how much the result is apart, over its norm, where each
+    of the two is by its whole norm (``sides``), and where squares of distances are by a share of their terms.
+    """
+
+    sides: tuple[float, float]
+    by_terms: Callable[[float], float]
+
+
+def rows_apart(
+    operation: str, direction: str, forward: Event, given: Sequence[Deviation], distances: Deviation
+) -> RowsApart | None:
+    """None for another call. A row that is off by a length is so much further from any other, at the most. Kernels take
+    the squares of distances for sums of products, so these are off by a share of all terms, and their roots by half of
+    that over the root, but by no more than the root of it: at the smallest of them.
+    """
+    if operation not in operators.DISTANCES_OF_ROWS or len(given) < 2 or not distances.norm:
+        return None
+    taken = dict(forward.inputs()).get("input.0", {})
+    shape = taken.get("shape") if is_tensor(taken) else None
+    if not shape or not all(isinstance(size, int) and size > 0 for size in shape):
+        return None
+    count, width, sides = max(distances.count, 1), shape[-1], given[:2]
+    others = [math.sqrt(count * width / max(side.count, 1)) for side in sides]
+    square = width * sum(side.norm**2 / max(side.count, 1) for side in sides)
+    least = max(distances.least, 0.0)
+
+    def by_terms(share: float) -> float:
+        off = math.sqrt(square * share)
+        off = min(off, off * off / (2.0 * least)) if least else off
+        if direction == "backward":
+            return min(off / least, 1.0) if least else 1.0
+        return off * math.sqrt(count) / distances.norm
+
+    return RowsApart((sides[0].norm * others[0] / distances.norm, sides[1].norm * others[1] / distances.norm), by_terms)
 
 
 def terms_of_relative_entropy(operation: str, forward: Event, given: Sequence[Deviation]) -> float:

@@ -78,7 +78,7 @@ def between(ours: Numbers | None, other: Numbers | None, count: int, alike_other
     spread = math.sqrt(max(max(squares, their_squares) - mean_squares, 0.0)) if mean_squares < _LARGEST**2 else larger
     bounds = (_larger(most, their_most), -_larger(-least, -their_least)) if summed else (0.0, 0.0)
     if alike_otherwise and squares == their_squares and (ours == other or _same(ours, other)):
-        return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed, 0, spread)
+        return Deviation("exact", 0.0, 0.0, larger, summed, *bounds, summed, min(zeros, their_zeros), spread)
     distance = math.dist(signed, their_signed) / _ROOT_OF_SUMS
     roots, filled = _blocks_of(count)
     fourth = [size * size / root for size, root in zip(map(max, blocks, their_blocks), roots, strict=True)]

@@ -330,6 +330,7 @@ def _is_blind(node: Node) -> bool:
     """True if all results may be apart by half of their norm: no relative distance says anything then."""
     factor = 2.0 ** (DOUBT + limits_of(node)[0])
     return all(
-        factor * math.hypot(result.given, ROUNDED_ONCE * node.unit * result.units) > _BLIND and not result.is_bad
+        factor * math.hypot(result.given, ROUNDED_ONCE * result.unit_of(node.unit) * result.units) > _BLIND
+        and not result.is_bad
         for result in node.results
     )

@@ -150,6 +150,8 @@ class _Modules:
         #: By the path of a module, of its last pass back what arrived, and what it took in the forward pass.
         self._factors_of_weight: dict[str, tuple[Deviation, ...]] = {}
         self._places: set[int] = set()
+        #: By the pass around them, of modules that have given gradients: see :meth:`_aligned`.
+        self._behind: dict[Event | None, list[float]] = {}
         #: By the pass around them, the places of what modules have given in the forward pass and none has taken: what
         #: the calls between them compute of.
         self._untaken: dict[Event | None, set[int]] = {}
@@ -170,6 +172,7 @@ class _Modules:
                 yield from self._node(event, tensors.outputs, inside, is_taken=False)
             inside.add(self._table, tensors.outputs)
             if event.direction == "backward":
+                self._behind.setdefault(event.parent, []).append(self._aligned(event, given_back=True))
                 self._factors_of_weight[event.parts.path] = self._factors(event, "weight")
             self._by_module.setdefault(event.parts.path, _Scope()).take_over(inside)
             self._given.setdefault((event.parent, event.direction), _Scope()).add(self._table, tensors.outputs)
@@ -214,6 +217,8 @@ class _Modules:
                 continue
             operator = "" if is_taken else _operator(event)
             terms = self._terms(event, slot, operator, deviation)
+            if event.direction == "backward" and not operator:
+                terms = max(terms, self._along(event, place, deviation, is_taken))
             condition = _NO_CONDITION if operator else self._condition(event, is_taken)
             results.append(_result(slot, deviation, leaves[slot], scope, event.direction, operator, terms, condition))
             if operator and event.direction == "forward":
@@ -259,6 +264,37 @@ class _Modules:
             return 0.0
         sides = self._passes[event].inputs, forward.inputs, forward.outputs
         return scales.result_scale(operator, "backward", made, [*itertools.chain(*map(self._floating, sides))])
+
+    def _along(self, event: Event, place: int, made: Deviation, is_taken: bool) -> float:
+        """The norm of the part of a gradient along its tensor x, before calls between modules take it off: what gives y
+        of x, and is twice as large where that is, has ``<x, dL/dx> = <y, dL/dy>`` (Euler), so it is that over the norm
+        of x. Norms, softmax and gates in front of norms take all of it off, and rounding is left.
+        """
+        forward = self._pairing.candidate.forward_of(event)
+        around = event.parent if is_taken else event
+        sides = self._passes.get(forward) if forward is not None else None
+        if sides is None or around is None:
+            return 0.0
+        tensors = self._floating(sides.outputs if is_taken else sides.inputs)
+        norm = max((tensor.norm for tensor in tensors if tensor.count == made.count), default=0.0)
+        return (
+            max((size / norm for size in (self._aligned(around), *self._behind.get(around, ()))), default=0.0)
+            if norm
+            else 0.0
+        )
+
+    def _aligned(self, event: Event, given_back: bool = False) -> float:
+        """The product of the norms of what comes back to a pass (or ``given_back``) and of what it is the gradient."""
+        forward = self._pairing.candidate.forward_of(event)
+        sides = self._passes.get(forward) if forward is not None else None
+        if sides is None:
+            return 0.0
+        passed = self._passes[event]
+        gradients, tensors = (passed.outputs, sides.inputs) if given_back else (passed.inputs, sides.outputs)
+        pairs = itertools.product(self._floating(gradients), self._floating(tensors))
+        return max(
+            (gradient.norm * tensor.norm for gradient, tensor in pairs if gradient.count == tensor.count), default=0.0
+        )
 
     def _factors(self, event: Event, slot: str) -> tuple[Deviation, ...]:
         """What a layer multiplies: what it takes and its weight, what arrives and the weight, or what arrives and what

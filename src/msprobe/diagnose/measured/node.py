@@ -30,6 +30,9 @@ ROUNDED_INSIDE = 2.0
 #: In units: what is coherent in errors of half types whatever the count, as rows that are alike (padding, the same
 #: positions of several samples) round alike. Beyond the limits it is a fortieth of a unit.
 ROUNDED_ALIKE = 2.0**-8
+#: The distance of numbers next to zero, by the unit of their type: float16 has few powers of two. The others have so
+#: many that no tensor of a training comes near.
+_SMALLEST_STEPS = {2.0**-10: 2.0**-24}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,13 @@ class MeasuredResult:
     alike: float = 1.0
     #: What differs is what its own arguments do, on both sides, and nothing besides.
     is_carried: bool = False
+    #: The root mean square of what it is measured by; infinite where that is not known.
+    size: float = math.inf
+
+    def unit_of(self, unit: float) -> float:
+        """To what its elements are rounded in a type of this unit: small ones to the step of the smallest numbers."""
+        step = _SMALLEST_STEPS.get(unit, 0.0)
+        return max(unit, step / self.size) if step and self.size else unit
 
 
 class CollectiveInput(NamedTuple):
@@ -138,7 +148,7 @@ class Node:
         for result in self.results:
             if result.is_bad:
                 return math.inf, math.inf
-            floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * unit * result.units
+            floor = (ROUNDED_INSIDE if unit <= SINGLE else ROUNDED_ONCE) * result.unit_of(unit) * result.units
             if result.distance:
                 base = math.hypot(result.given, floor)
                 worst = max(worst, math.log2(result.distance / base) - doubt * math.hypot(1.0, result.given / base))

@@ -17,8 +17,8 @@ from msprobe.diagnose.measured.exchanges import exchanges, node_of_exchange, num
 from msprobe.diagnose.measured.handed_on import GradientsHandedOn, handed_on, put_together, shards_among
 from msprobe.diagnose.measured.members import members, name_of_member
 from msprobe.diagnose.measured.modules import module_nodes
-from msprobe.diagnose.measured.node import SINGLE, MeasuredResult, Node
-from msprobe.diagnose.measured.own_arguments import OneCall, apart_of_quotient, change_by_call, error_of_call
+from msprobe.diagnose.measured.node import ROUNDED_INSIDE, SINGLE, MeasuredResult, Node
+from msprobe.diagnose.measured.own_arguments import OneCall, result_of_own_arguments
 from msprobe.diagnose.measured.tables import ENDLESS, NO_TENSORS, DeviationTable, Made, Tensors
 from msprobe.diagnose.pairing.computed_numbers import computed_numbers, with_candidates
 from msprobe.diagnose.pairing.match import Pairing
@@ -34,8 +34,6 @@ from msprobe.diagnose.tolerance.units import common_unit
 #: What is divided by the spread of a row is off by as much as the smallest spread makes it; of fewer elements than so
 #: many that has no mean: the inverse of a chi-square to the power of two has none up to 4.
 _FEW = 8
-#: What is apart by more than this share of its norm is not one tensor with an error: norms follow no error.
-_LEFT_OVER = 0.5
 #: Statistics of half types are rounded to these.
 _OTHER_NORM = 0.01
 #: They put elements elsewhere, and where depends on the shape of what they are given.
@@ -278,7 +276,7 @@ def _node_of(
             result = None
             try:
                 if direction == "forward":
-                    result = _result_by_arguments(slot, member, deviation, floating, table)
+                    result = result_of_own_arguments(slot, member.ours, member.other, deviation, floating, table.rows)
                 if result is None:
                     result = _result(name, direction, slot, deviation, floating, unit, over_rows, forward, difference)
                     if unit > SINGLE and direction == "forward" and name in operators.LOSSES:
@@ -326,59 +324,6 @@ def _types(event: Event) -> list[str]:
     return [leaf["dtype"] for _, leaf in event.outputs() if is_tensor(leaf)]
 
 
-def _result_by_arguments(
-    slot: str, member: _Member, made: Deviation, floating: list[Deviation], table: DeviationTable
-) -> MeasuredResult | None:
-    """A result judged by the arguments that each side has; None where these do not say what it is."""
-    own = error_of_call(member.ours, member.other, *table.rows)
-    if own is not None:
-        return _result_of_arguments(slot, own, made)
-    change = change_by_call(member.ours, member.other, *table.rows)
-    if (
-        change is None
-        or len(floating) < 3
-        or any(not deviation.norm or not deviation.is_known for deviation in floating[1:3])
-    ):
-        return None
-    _, factor, other = floating[:3]
-    if member.ours.name in operators.DIVISORS:
-        given = apart_of_quotient(member.ours, table.rows[0], factor, other, change.norm)
-        if given is None:
-            return None
-    else:
-        given = _both_factors(factor is other, factor.distance / factor.norm, other.distance / other.norm)
-    coherent = _both_factors(factor is other, factor.coherent / factor.norm, other.coherent / other.norm)
-    whole = max(int(made.alike), 1)
-    return MeasuredResult(
-        slot,
-        min(change.distance / change.norm, ENDLESS),
-        min(change.coherent / change.norm, ENDLESS),
-        given,
-        coherent,
-        made.count,
-        False,
-        # The result is rounded to its type, and not what is added.
-        units=max(made.norm / change.norm, 1.0),
-        alone=whole,
-        alike=made.alike,
-        is_carried=not change.distance,
-    )
-
-
-def _both_factors(is_one: bool, first: float, other: float) -> float:
-    """Of two factors that know nothing of each other, or of one that stands there twice."""
-    return first + other if is_one else math.hypot(first, other)
-
-
-def _result_of_arguments(slot: str, own: Deviation, made: Deviation) -> MeasuredResult:
-    scale = own.norm
-    distance, coherent = (size / scale if scale else 0.0 for size in (own.distance, own.coherent))
-    whole = max(int(made.alike), 1)
-    return MeasuredResult(
-        slot, distance, coherent, 0.0, 0.0, made.count, False, alone=whole, alike=made.alike, is_carried=not distance
-    )
-
-
 def _result(
     name: str,
     direction: str,
@@ -393,17 +338,20 @@ def _result(
     """``over_rows``: it is a sum over the rows of what arrives, as the gradient of a weight. ``forward``: the
     call itself, or the one that it goes back through. ``difference``: the norm of that of the tensors it compares.
     """
-    scale = scales.result_scale(name, direction, made, floating, _place_of(slot))
+    scale, query = scales.result_scale(name, direction, made, floating, _place_of(slot)), int(direction == "backward")
     if direction == "forward":
         scale = max(scale, compared.terms_of_relative_entropy(name, forward, floating))
     bad_input = False
     one_by_one: dict[int, tuple[float, float]] = {}
     given = scales.chosen_otherwise(name, direction, floating) ** 2
     given += boundaries.crossed_steps(name, direction, floating, made) ** 2
+    distances = made if direction == "forward" else floating[-1]
+    rows_apart = compared.rows_apart(name, direction, forward, floating[query:], distances)
+    if rows_apart is not None:
+        given += rows_apart.by_terms(ROUNDED_INSIDE * unit) ** 2
     given += boundaries.cut_off_otherwise(name, direction, forward, floating, unit) ** 2
-    steepest = scales.steepest(name, direction, floating)
     power, scores = scales.exponent_of(name, forward), scales.scores_of(name, direction, forward, floating)
-    query = 1 if direction == "backward" else 0
+    steepest = scales.steepest(power, direction, floating)
     for place, deviation in enumerate(floating):
         if deviation.kind == "lower":
             bad_input = True
@@ -411,6 +359,10 @@ def _result(
         size = scales.argument_scale(name, direction, place, deviation, made, scale, power)
         if place in (query, query + 1):
             size = compared.size_beside_difference(deviation, difference, size / scores.steepness)
+        if rows_apart is not None and place in (query, query + 1):
+            size = min(size, deviation.norm / rows_apart.sides[place - query])
+        if direction == "forward":
+            size = scales.size_beside_factor(name, place, floating, made, size)
         if not place and steepest:
             size = min(size, made.norm / steepest)
         if direction == "forward" and name in operators.ADDS_TO and place == 1:
@@ -431,7 +383,7 @@ def _result(
     if made.kind == "lower" or bad_input:
         return MeasuredResult(slot, 0.0, 0.0, 0.0, 0.0, made.count, bad)
     # Terms that cancel out leave rounding, whose norm is another one on each side: its distance says all that there is.
-    is_left_over = scale > made.norm and made.distance > _LEFT_OVER * made.norm
+    is_left_over = scale > made.norm and made.distance > scales.LEFT_OVER * made.norm
     units = scales.units_of_rounding(name, direction, made, floating, unit <= SINGLE)
     if unit <= SINGLE:  # of half types, kernels keep scores in single precision
         units = max(units, scores.steepness)
@@ -446,6 +398,7 @@ def _result(
         max(1.0, units),
         max(scales.rounded_alone(name, direction, made, floating) // scores.shared, 1),
         max(made.alike / scores.shared, 1.0),
+        size=scale / math.sqrt(max(made.count, 1)),
     )
 
 

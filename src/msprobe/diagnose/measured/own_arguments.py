@@ -16,6 +16,8 @@ from msprobe.compare.entry_names import operation
 from msprobe.diagnose import operators
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.members import name_of_member
+from msprobe.diagnose.measured.node import MeasuredResult
+from msprobe.diagnose.measured.tables import ENDLESS
 from msprobe.diagnose.steps.communication import ranks_of_group
 from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
@@ -61,6 +63,74 @@ class _Left(NamedTuple):
 
     sums: tuple[float, ...]
     scale: float
+
+
+def result_of_own_arguments(
+    slot: str,
+    call: OneCall,
+    other_call: OneCall,
+    made: Deviation,
+    floating: Sequence[Deviation],
+    rows: tuple[StoredRows, StoredRows],
+) -> MeasuredResult | None:
+    """A result judged by the arguments that each side has; None where these do not say what it is."""
+    own = error_of_call(call, other_call, *rows)
+    if own is not None:
+        return _result_of_arguments(slot, own, made)
+    change = change_by_call(call, other_call, *rows)
+    if (
+        change is None
+        or len(floating) < 3
+        or any(not deviation.norm or not deviation.is_known for deviation in floating[1:3])
+    ):
+        return None
+    _, factor, other = floating[:3]
+    if call.name in operators.DIVISORS:
+        given = apart_of_quotient(call, rows[0], factor, other, change.norm)
+        if given is None:
+            return None
+    else:
+        given = _both_factors(factor is other, factor.distance / factor.norm, other.distance / other.norm)
+    coherent = _both_factors(factor is other, factor.coherent / factor.norm, other.coherent / other.norm)
+    whole = max(int(made.alike), 1)
+    return MeasuredResult(
+        slot,
+        min(change.distance / change.norm, ENDLESS),
+        min(change.coherent / change.norm, ENDLESS),
+        given,
+        coherent,
+        made.count,
+        False,
+        # The result is rounded to its type, and not what is added.
+        units=max(made.norm / change.norm, 1.0),
+        alone=whole,
+        alike=made.alike,
+        is_carried=not change.distance,
+    )
+
+
+def _both_factors(is_one: bool, first: float, other: float) -> float:
+    """Of two factors that know nothing of each other, or of one that stands there twice."""
+    return first + other if is_one else math.hypot(first, other)
+
+
+def _result_of_arguments(slot: str, own: Deviation, made: Deviation) -> MeasuredResult:
+    scale = own.norm
+    distance, coherent = (size / scale if scale else 0.0 for size in (own.distance, own.coherent))
+    whole = max(int(made.alike), 1)
+    return MeasuredResult(
+        slot,
+        distance,
+        coherent,
+        0.0,
+        0.0,
+        made.count,
+        False,
+        alone=whole,
+        alike=made.alike,
+        is_carried=not distance,
+        size=scale / math.sqrt(max(made.count, 1)),
+    )
 
 
 def error_of_call(call: OneCall, other: OneCall, candidate: StoredRows, reference: StoredRows) -> Deviation | None:

@@ -19,6 +19,8 @@ from msprobe.diagnose.steps.timeline import Event
 _ROUNDED = 0.2123
 #: The difference of 1 and the largest number below it, in single precision.
 _LEAST_LEFT = 2.0**-24
+#: What is apart by more than this share of its norm is not one tensor with an error: norms follow no error.
+LEFT_OVER = 0.5
 #: Arguments and result are in one unit.
 TERMS = operators.SUMS | operators.SUMS_TERMS
 _ADDED = operators.SUMS | operators.NORMS
@@ -39,14 +41,24 @@ def result_scale(
         return scale
     first = given[0]
     if direction == "backward":
-        if operation in PRODUCTS and place is not None:
-            return max(scale, _gradient_of_factor(operation, result, given, place))
+        if operation in PRODUCTS:
+            # Where it is not known which argument it is of, one that has as many elements.
+            alike = [number for number, argument in enumerate(given[1:4]) if argument.count == result.count]
+            places = alike if place is None else [place]
+            if places:
+                return max(scale, *(_gradient_of_factor(operation, result, given, number) for number in places))
+        if operation in operators.ALIGNMENTS and len(given) > 3:
+            taken_off = (first.norm * given[3].norm / factor.norm for factor in given[1:3] if factor.norm)
+            return max(scale, *taken_off, 0.0)
         if operation in operators.EXPONENTS:
             # A difference of what arrives times the result, and a share of the sum of that.
             same = [argument for argument in given[1:] if argument.count == result.count == first.count]
             return max([scale, *(first.norm * argument.norm / math.sqrt(max(result.count, 1)) for argument in same)])
         if operation in operators.KEEPS_SIZE and result.count == first.count:
             return max(scale, _before_taken_off(operation, result, given))
+        is_left_over = result.distance > LEFT_OVER * result.norm
+        if operation in operators.ATTENTION and place in (0, 1, None) and len(given) > 3 and is_left_over:
+            return max(scale, _before_taken_off_scores(given))
         # A gradient of what was broadcast, or of a bias: a sum of what arrives.
         if result.count < first.count:
             terms = first.norm * max(_times_other_factor(operation, given, result), 1.0)
@@ -72,6 +84,15 @@ def _before_taken_off(operation: str, result: Deviation, given: Sequence[Deviati
     if operation in operators.SUBTRACTS_MEAN:
         return arriving.norm * made.spread / taken.spread if taken.spread else 0.0
     return arriving.norm * made.norm / taken.norm if taken.norm else 0.0
+
+
+def _before_taken_off_scores(given: Sequence[Deviation]) -> float:
+    """The norm of the gradient of query or key through attention before its mean over the keys is taken off: all of it
+    where there is one key. A score is a product over the root of the width, so its gradient is what arrives times a
+    value, and that of a query has the size of a key more, that of a key the size of a query.
+    """
+    query, key, value = (tensor.norm / math.sqrt(max(tensor.count, 1)) for tensor in given[1:4])
+    return given[0].norm * value * max(query, key)
 
 
 def is_of_several_uses(operation: str, result: Deviation, given: Sequence[Deviation], place: int | None) -> bool:
@@ -150,11 +171,10 @@ def scores_of(operation: str, direction: str, forward: Event, given: Sequence[De
     return Scores(size if direction == "backward" else math.sqrt(size), width)
 
 
-def steepest(operation: str, direction: str, given: Sequence[Deviation]) -> float:
+def steepest(power: float, direction: str, given: Sequence[Deviation]) -> float:
     """How many times larger than what arrives a gradient is at most, of a call that raises its argument to a fixed
     power; 0 where that is not known. Rows of padding have a variance of next to nothing, and a large root of it.
     """
-    power = operators.FIXED_POWERS.get(operation, 0.0)
     if direction != "backward" or not power or len(given) < 3:
         return 0.0
     result, exponent = given[-1], (power - 1.0) / power
@@ -179,9 +199,13 @@ def argument_scale(
         times = max(abs(power), 1.0)
         if direction == "backward":
             times = 1.0 if not place else max(times, abs((power - 1.0) / power))
+        if direction == "backward" and place and 0.0 < power < 1.0:
+            # Gradients are divided by it: where it is next to nothing they are the largest, and as far apart as that.
+            return _smallest(argument) / times
         return argument.norm / times
-    if direction == "forward" and operation in operators.MOVES and 0 < result.count < argument.count:
-        return result.norm or argument.norm  # what is taken out is no further apart than the whole
+    if direction == "forward" and operation in operators.MOVES and 0 < result.count <= argument.count:
+        # What is taken out, or not masked, is no further apart than the whole.
+        return (result.norm if result.count < argument.count else min(result.norm, argument.norm)) or argument.norm
     if is_divisor:
         smallest = _smallest(argument)
         if operation in operators.ROOTS and scale and argument.distance:
@@ -205,7 +229,10 @@ def argument_scale(
         rest = 1.0 - max(abs(argument.largest), abs(argument.least)) ** 2
         return max(rest, 0.0) * math.sqrt(max(argument.count, 1)) or argument.norm
     if operation in operators.EXPONENTS:
-        return min(math.sqrt(max(argument.count, 1)), argument.norm) or argument.norm
+        elements = math.sqrt(max(argument.count, 1))
+        if direction == "forward" and operation in operators.SUBTRACTS_NOTHING and result.largest > 0.0:
+            elements = min(elements, result.norm / result.largest)  # all of it may be at the largest
+        return min(elements, argument.norm) or argument.norm
     if direction == "forward" and place == operators.PLACES.get(operation):
         # From -1 to 1 there are as many elements as an axis has, at most the root of those of the result, and one that
         # knows nothing of the next differs by the root of two: sqrt(count / 2) / 2 * sqrt(2), over sqrt(count).
@@ -323,6 +350,19 @@ def chosen_otherwise(operation: str, direction: str, given: Sequence[Deviation])
         return changed
     largest = max(abs(arriving.largest), abs(arriving.least)) / arriving.norm
     return max(changed, _ONE_ELEMENT * largest) if math.isfinite(largest) else changed
+
+
+def size_beside_factor(operation: str, place: int, given: Sequence[Deviation], result: Deviation, size: float) -> float:
+    """What the deviation of a factor is divided by: ``size``, or where less is left of the product than of factors that
+    know nothing of each other (a mask takes the large ones, roots of averages are large where gradients are small), the
+    factor that would leave so much: its error is multiplied by the other, whatever that does to the factor.
+    """
+    if operation not in operators.FACTORS or operation in operators.DIVIDES or len(given) < 2 or place > 1:
+        return size
+    other = given[1 - place]
+    if not (other.norm and result.norm) or given[place].count != result.count:
+        return size
+    return min(size, result.norm * math.sqrt(max(other.count, 1)) / other.norm)
 
 
 def smallest_divisor_scale(operation: str, given: Sequence[Deviation]) -> float:

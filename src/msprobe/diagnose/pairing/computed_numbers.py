@@ -32,7 +32,7 @@ def computed_numbers(pairing: Pairing) -> dict[Event, Apart]:
     taken: tuple[set[float], set[float]] = set(), set()
     for event in pairing.candidate:
         partner = pairing.partner.get(event)
-        if partner is None or event.direction != "forward" or not event.is_call:
+        if partner is None or event.direction == "backward" or not event.is_call:
             continue
         if operation(event.stem) in operators.TAKE_NUMBERS:
             sides = [_numbers(side.outputs()) for side in (event, partner)]

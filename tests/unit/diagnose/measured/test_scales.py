@@ -38,6 +38,18 @@ def test_a_bias_gradient_that_cancels_is_measured_by_what_is_summed() -> None:
     assert scale == pytest.approx(float(np.linalg.norm(arriving)))
 
 
+def test_the_gradient_of_a_factor_that_no_record_names_is_measured_by_the_terms_of_one_of_its_size() -> None:
+    """A convolution's weight, and the bias behind it: what arrives has a mean of nothing in each channel."""
+    arriving = _RANDOM.standard_normal((512, 8))
+    arriving -= arriving.mean(0)
+    taken, weight, bias = (_RANDOM.standard_normal(size) for size in (1024, 72, 8))
+    given = [_apart(values) for values in (arriving, taken, weight, bias)]
+    nothing_of_bias, nothing_of_weight = _apart(arriving.sum(0)), _apart(np.full(72, 1e-9))
+    assert scales.result_scale("conv2d", "backward", nothing_of_bias, given) == pytest.approx(given[0].norm)
+    terms = scales.norm_of_product(given[0], given[1], nothing_of_weight)
+    assert scales.result_scale("conv2d", "backward", nothing_of_weight, given) == pytest.approx(terms)
+
+
 def test_the_gradient_of_a_broadcast_factor_is_measured_by_the_terms_that_are_summed() -> None:
     arriving, x = _RANDOM.standard_normal((64, 48)), 5.0 * _RANDOM.standard_normal((64, 48))
     terms = float(np.linalg.norm(arriving * x))
@@ -161,9 +173,9 @@ def test_a_gradient_is_as_far_apart_as_it_is_steep() -> None:
     moved = arriving + 1e-3 * _RANDOM.standard_normal(24)
     deviations = [apart(row_of(a), row_of(b), 24) for a, b in ((moved, arriving), (variances, variances), (root, root))]
     result = apart(row_of(-0.5 * moved * root**3), row_of(-0.5 * arriving * root**3), 24)
-    assert scales.steepest("rsqrt", "backward", deviations) == pytest.approx(0.5e6)
-    assert result.distance < 2.0 * deviations[0].distance * scales.steepest("rsqrt", "backward", deviations)
-    assert scales.steepest("rsqrt", "forward", deviations) == scales.steepest("exp", "backward", deviations) == 0.0
+    assert scales.steepest(-0.5, "backward", deviations) == pytest.approx(0.5e6)
+    assert result.distance < 2.0 * deviations[0].distance * scales.steepest(-0.5, "backward", deviations)
+    assert scales.steepest(-0.5, "forward", deviations) == scales.steepest(0.0, "backward", deviations) == 0.0
 
 
 @pytest.mark.parametrize(
