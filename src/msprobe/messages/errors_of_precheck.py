@@ -267,9 +267,9 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}" 的问题项 {number} 指出 {entry!r}，它不是叶子模块；请用 --finding 选择另一项，或以 level mix 采集，使其中的调用有各自的记录。', severity="error",
     ),
     Message(
-        "P153", "verdict-is-no-object", "error:precheck", "path",
-        '"{path}" is no verdict: it must hold a JSON object.',
-        '"{path}" 不是结论：必须是 JSON 对象。', severity="error",
+        "P153", "verdict-is-no-verdict", "error:precheck", "path",
+        '"{path}" is no verdict: give the verdict.json that `msprobe compare CANDIDATE REFERENCE -o DIR` writes to DIR.',
+        '"{path}" 不是结论：请给出 `msprobe compare CANDIDATE REFERENCE -o DIR` 写入 DIR 的 verdict.json。', severity="error",
     ),
     Message(
         "P154", "verdict-without-dumps", "error:precheck", "path",
