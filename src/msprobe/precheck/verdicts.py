@@ -9,7 +9,7 @@ from typing import Any
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import said
-from msprobe.paths import StrPath, check_readable_file
+from msprobe.paths import StrPath, check_readable_file, named_in
 from msprobe.precheck.modules import pass_of
 from msprobe.precheck.requests import BACKWARD, FORWARD, Requests
 from msprobe.store.damage import place_in_words
@@ -99,8 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _place(given: Any, path: Path) -> Path:
-    """Where the dump is: as the verdict says, from here or from the folder of the verdict."""
+    """Where the dump is, as the verdict says."""
     if not isinstance(given, str) or not given:
         raise InvalidInputError(said("verdict-without-dumps", path))
-    beside = path.parent / given
-    return beside if not Path(given).exists() and beside.exists() else Path(given)
+    return named_in(path, given)

@@ -10,6 +10,7 @@ import pytest
 from support.coded_texts import names_of
 
 from msprobe.errors import InvalidInputError
+from msprobe.lockstep.confirm import named_calls
 from msprobe.precheck.verdicts import call_of_finding
 
 CALL = "Functional.relu.0"
@@ -57,3 +58,16 @@ def test_a_file_that_is_no_verdict_is_called_so(tmp_path: Path, content: dict[st
     with pytest.raises(InvalidInputError) as raised:
         call_of_finding(path, 1, None)
     assert names_of(raised.value.args) == [name]
+
+
+@pytest.mark.parametrize("folder", ["here", "here/out", "here/out/deep"])
+def test_a_dump_is_found_from_the_folder_that_the_verdict_was_written_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    dump(tmp_path / "here" / "candidate", "statistics")
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    path = verdict(tmp_path / folder, candidate="candidate", reference="candidate")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert call_of_finding(path, 1, None)[1] == CALL
+    assert named_calls(path, [1]).reference == tmp_path / "here" / "candidate"
