@@ -197,6 +197,17 @@ def check_readable_file(
 _MOST_LIKE = 2000
 
 
+def named_in(file: Path, given: str) -> Path:
+    """The path that a file names: from here, else from the folder of the file, else from the nearest folder around it:
+    ``-o out`` of a command writes below the folder from which its other paths were given.
+    """
+    if not Path(given).exists():
+        for folder in file.absolute().parents:
+            if (folder / given).exists():
+                return folder / given
+    return Path(given)
+
+
 def like(file: Path) -> Path | None:
     """For a file that does not exist: one that does, and whose path is like it but for one name."""
     missing = file

@@ -15,7 +15,7 @@ from msprobe.diagnose.verdict.readable import readable_verdict
 from msprobe.errors import InvalidInputError
 from msprobe.foreign.json_text import read_json
 from msprobe.messages import joined, said
-from msprobe.paths import StrPath
+from msprobe.paths import StrPath, named_in
 
 #: What a call of one side alone, a batch or a weight could be put right by was not recorded as the result of a call.
 _OF_CALLS = frozenset(
@@ -101,7 +101,7 @@ def _read(verdict: StrPath) -> tuple[Path, list[Any], Path]:
         raise InvalidInputError(said("no-verdict-of-dumps", path))
     if not findings:
         raise InvalidInputError(said("verdict-without-findings", path))
-    return path, findings, Path(content["reference"])
+    return path, findings, named_in(path, content["reference"])
 
 
 def _demand_number(path: Path, findings: list[Any], number: int) -> None:

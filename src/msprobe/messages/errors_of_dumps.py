@@ -253,8 +253,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "S154", "folder-holds-no-dump", "error:dump", "folder dump_file",
-        'folder "{folder}" holds no dump: no step* or rank* folder, and no {dump_file}.',
-        '文件夹 "{folder}" 中没有 dump：没有 step* 或 rank* 文件夹，也没有 {dump_file}。', severity="error",
+        'folder "{folder}" holds no dump: neither it nor its folders step* and rank* have a {dump_file}.',
+        '文件夹 "{folder}" 中没有 dump：其中以及 step*、rank* 文件夹中都没有 {dump_file}。', severity="error",
     ),
     Message(
         "S155", "dump-file-name-wrong", "error:dump", "path dump_file debug_file",

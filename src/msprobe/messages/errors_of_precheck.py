@@ -23,8 +23,8 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "P104", "no-accelerator", "warning:work", "",
-        "no accelerator was found: the candidate is the CPU. Choose a different one with --candidate.",
-        "没有找到加速设备：待比对侧为 CPU。请用 --candidate 选择其他设备。", severity="warning",
+        "no accelerator was found: this CPU itself is checked, and a pass says nothing of the device that made the dump. Run this on that device, or judge the results that a dump of task tensor holds with --candidate recorded.",
+        "没有找到加速设备：检查的是本机 CPU 自身，通过并不说明产生 dump 的设备正确。请在该设备上运行，或用 --candidate recorded 判断 task tensor 的 dump 中的结果。", severity="warning",
     ),
     Message(
         "P105", "check-continued-differently", "error:precheck", "how",
@@ -267,9 +267,9 @@ MESSAGES: tuple[Message, ...] = (
         '"{path}" 的问题项 {number} 指出 {entry!r}，它不是叶子模块；请用 --finding 选择另一项，或以 level mix 采集，使其中的调用有各自的记录。', severity="error",
     ),
     Message(
-        "P153", "verdict-is-no-object", "error:precheck", "path",
-        '"{path}" is no verdict: it must hold a JSON object.',
-        '"{path}" 不是结论：必须是 JSON 对象。', severity="error",
+        "P153", "verdict-is-no-verdict", "error:precheck", "path",
+        '"{path}" is no verdict: give the verdict.json that `msprobe compare CANDIDATE REFERENCE -o DIR` writes to DIR.',
+        '"{path}" 不是结论：请给出 `msprobe compare CANDIDATE REFERENCE -o DIR` 写入 DIR 的 verdict.json。', severity="error",
     ),
     Message(
         "P154", "verdict-without-dumps", "error:precheck", "path",

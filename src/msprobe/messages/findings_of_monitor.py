@@ -102,6 +102,11 @@ MESSAGES: tuple[Message, ...] = (
         "读取自 csv 文件；概要（sketch）能显示更小的差异", severity="note",
     ),
     Message(
+        "M324", "update-not-measured", "error:monitor", "step before",
+        "weights and updates were not measured in both runs: what is wrong at step {step} may have been done by the update of step {before} (learning rate, gradients, optimizer); param_distribution measures them",
+        "两侧没有都测量权重和更新量：step {step} 的异常可能由 step {before} 的更新造成（学习率、梯度、优化器）；param_distribution 可测量它们", severity="note",
+    ),
+    Message(
         "M319", "runs-end-at-different-steps", "error:monitor", "reference candidate",
         "the reference ends at step {reference}, the candidate at step {candidate}; the common steps are compared",
         "标杆侧到 step {reference} 结束，待比对侧到 step {candidate}；只比对共同的 step", severity="note",

@@ -13,7 +13,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "M232", "gradients-all-agree", "error:monitor", "parameters steps ranks rest",
-        "no suspicious gradient in {parameters} parameters, {steps} steps, {ranks} ranks{rest}",
+        "no suspicious gradient (parameters: {parameters}, steps: {steps}, ranks: {ranks}){rest}",
         "{ranks} 个 rank、{steps} 个 step 的 {parameters} 个参数中没有可疑的梯度{rest}", severity="note",
     ),
     Message(

@@ -354,13 +354,13 @@ PIECES: tuple[Piece, ...] = (
     Piece("pairs-of-calls-counted", "", "calls: {}", "调用：{0}"),
     Piece(
         "effect-at-most", "",
-        "loss, gradients and weights differ by at most {} (relative); rounding explains {}",
-        "损失、梯度和权重的相对差异不超过 {0}；舍入误差最多可造成 {1}",
+        "largest relative difference of {}: {}; rounding explains {}",
+        "{0}的最大相对差异：{1}；舍入误差最多可造成 {2}",
     ),
     Piece(
         "effect-explained-by-calls", "",
-        "loss, gradients and weights differ by at most {} (relative); no call adds more than rounding to its inputs",
-        "损失、梯度和权重的相对差异不超过 {0}；各调用在输入差异之外只增加了舍入误差",
+        "largest relative difference of {}: {}; no call adds more than rounding to its inputs",
+        "{0}的最大相对差异：{1}；各调用在输入差异之外只增加了舍入误差",
     ),
     Piece("they-differ", "", "{}{}: they differ; {}", "{0}{1}：存在差异；{2}"),
     Piece("count-of-steps", "", "{} steps", "{0} 个 step"),

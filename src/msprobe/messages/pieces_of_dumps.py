@@ -162,6 +162,26 @@ PIECES: tuple[Piece, ...] = (
         'dump 在 "{path}"：请给出此路径。',
     ),
     Piece(
+        "may-be-checkpoint", "",
+        "If it is a checkpoint, `msprobe config_check -c A B` compares two.",
+        "如果它是检查点，请用 `msprobe config_check -c A B` 比对。",
+    ),
+    Piece(
+        "may-be-pack", "",
+        "If it is a pack of `msprobe config_check`, `msprobe config_check -c A B` compares two.",
+        "如果它是 `msprobe config_check` 的配置包，请用 `msprobe config_check -c A B` 比对。",
+    ),
+    Piece(
+        "is-output-of-monitor", "",
+        "It is the output of the monitor: `msprobe monitor diff CANDIDATE REFERENCE` compares two, `msprobe monitor report` shows one.",
+        "它是监控的输出：`msprobe monitor diff CANDIDATE REFERENCE` 比对两份，`msprobe monitor report` 展示一份。",
+    ),
+    Piece(
+        "is-of-grad-probe", "",
+        "It is a recording of grad_probe: `msprobe grad_compare CANDIDATE REFERENCE -o DIR` compares two.",
+        "它是 grad_probe 的记录：请用 `msprobe grad_compare CANDIDATE REFERENCE -o DIR` 比对。",
+    ),
+    Piece(
         "belongs-to-dump", "path",
         'It belongs to the dump in "{path}": give this path.',
         '它属于 "{path}" 中的 dump：请给出此路径。',

@@ -292,7 +292,7 @@ MESSAGES: tuple[Message, ...] = (
     ),
     Message(
         "N191", "second-look-settled", "note", "count right wrong open",
-        "second look: {count} results were computed again from their own inputs: {right} are right on both sides, {wrong} are wrong on one side, {open} remain open",
+        "second look: {count} results were computed again from their own inputs; right on both sides: {right}, wrong on one side: {wrong}, open: {open}",
         "第二次比对：用自身输入重新计算了 {count} 个结果：{right} 个两侧都正确，{wrong} 个仅一侧有误，{open} 个仍无法判定",
         severity="note",
     ),

@@ -269,8 +269,8 @@ TOPICS: dict[str, Topic] = {
             "用自身输入以双精度重新计算后，仅一侧的结果有误"),
         cause=("A kernel of that side: a wrong tile, mask, scale or table, or sums that are kept in too few digits.",
             "该侧的算子实现：分块、mask、缩放或查找表有误，或求和所用的位数过少。"),
-        advice=("Reproduce the call alone on both devices: `msprobe op_generate` writes a script of it from the recording of the second look.",
-            "在两侧设备上单独复现该调用：`msprobe op_generate` 由第二次采集的数据生成脚本。"),
+        advice=("Reproduce the call alone on both devices: `msprobe reproduce` with this verdict.json (of -o) writes a script of it, with the values that the second look recorded.",
+            "在两侧设备上单独复现该调用：对该 verdict.json（由 -o 写出）运行 `msprobe reproduce`，脚本带有第二次采集的数值。"),
     ),
     "cause:on_its_way": Topic(
         meaning=("a gradient differs between backward and the place where it is read from .grad",

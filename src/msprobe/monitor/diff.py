@@ -26,6 +26,8 @@ from msprobe.monitor.whole_runs import recorded_steps
 from msprobe.paths import StrPath
 
 _BYTES_OF_TYPES = 100_000
+#: What an update of weights shows in at its own step.
+_OF_UPDATES: frozenset[str] = frozenset({"update", "param_updated"})
 # A killed run may have so many steps in its csv files that are not in its sketches yet.
 _BEHIND = 2
 
@@ -47,6 +49,8 @@ class RunDifference:
     ends: tuple[int, ...] = ()
     #: The run of the rank that ``first_bad`` is of, where the rank has several.
     run: str = ""
+    #: The step whose update may have done what ``first_bad`` shows, as weights and updates were not measured in both.
+    update_in_doubt: int | None = None
     #: What was not compared, and why.
     unread: tuple[str, ...] = ()
 
@@ -72,7 +76,7 @@ def diff(first: StrPath, second: StrPath) -> RunDifference:
         raise InvalidInputError(said("monitor-runs-without-common-rank", first, sides[0], second, sides[1]))
     steps: set[int] = set()
     lasts: set[tuple[int, int]] = set()
-    results: list[tuple[RunPair, FirstBadStep]] = []
+    results: list[tuple[RunPair, FirstBadStep, int | None]] = []
     sketched = True
     for pair in pairs:
         ours, theirs = list(pair.first.folders), list(pair.second.folders)
@@ -102,15 +106,25 @@ def diff(first: StrPath, second: StrPath) -> RunDifference:
             {(max(sketch.step for sketch in both[0]), max(sketch.step for sketch in both[1]))} if all(both) else set()
         )
         if bad_step is not None:
-            results.append((pair, bad_step))
+            results.append((pair, bad_step, _update_in_doubt(both, bad_step)))
     if not steps:
         raise InvalidInputError(said("monitor-runs-without-common-step", first, second))
     ranks = len({pair.rank for pair in pairs})
     ends = _ends(lasts)
     if not results:
-        return RunDifference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, "", tuple(unread))
-    pair, earliest = min(results, key=lambda result: result[1].step)
-    return RunDifference(earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, tuple(unread))
+        return RunDifference(None, pairs[0].rank, ranks, len(steps), min(steps), sketched, ends, unread=tuple(unread))
+    pair, earliest, update = min(results, key=lambda result: result[1].step)
+    return RunDifference(
+        earliest, pair.rank, ranks, len(steps), min(steps), sketched, ends, pair.name, update, tuple(unread)
+    )
+
+
+def _update_in_doubt(both: Sequence[Sequence[Sketch]], bad_step: FirstBadStep) -> int | None:
+    """The step before a bad one, if an update of weights would not have shown in it: none are measured on one side."""
+    before = [sketch.step for sketch in both[0] if sketch.step < bad_step.step]
+    measured = [{group.quantity for sketch in side for group in sketch.groups} for side in both]
+    is_seen = all(quantities & _OF_UPDATES for quantities in measured)
+    return max(before) if before and not is_seen and not bad_step.certain else None
 
 
 def _ends(lasts: set[tuple[int, int]]) -> tuple[int, ...]:

@@ -34,15 +34,23 @@ def counts(verdict: Verdict) -> list[str]:
         lines.append(said("pairs-of-calls-counted", joined(", ", alone)))
     if verdict.status == "diverged" and done < common:
         lines.append(said("later-steps-only-follow"))
+    effects = [said(f"effect-on-{name}") for name in summary.get("effect_on", ("loss", "gradients", "weights"))]
     reached = summary.get("largest_effect")
-    if verdict.status in ("harmless", "agree") and isinstance(reached, float) and (reached or verdict.findings):
+    # Of a step that was interrupted, or of a few calls, neither may have been recorded.
+    if (
+        effects
+        and verdict.status in ("harmless", "agree")
+        and isinstance(reached, float)
+        and (reached or verdict.findings)
+    ):
         tolerance = summary.get("rounding_tolerance", 0.0)
+        what = joined(", ", effects)
         if not reached:
-            lines.append(said("effect-none"))
+            lines.append(said("effect-none", what))
         elif summary.get("calls_explain_effect") and reached > tolerance:
-            lines.append(said("effect-explained-by-calls", short(reached)))
+            lines.append(said("effect-explained-by-calls", what, short(reached)))
         else:
-            lines.append(said("effect-at-most", short(reached), short(tolerance)))
+            lines.append(said("effect-at-most", what, short(reached), short(tolerance)))
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ def second_look(
         settled = settle(doubtful, folder, pool)
     if not settled:
         raise InvalidInputError(said("second-look-not-recorded", folder))
-    return with_settled(verdict, settled, doubtful.candidate)
+    return with_settled(verdict, settled, doubtful.candidate, {side: str(folder / side) for side in SIDES})
 
 
 def _with_configurations(verdict: Verdict, doubtful: Doubtful, folder: Path) -> Verdict:
@@ -132,9 +133,12 @@ def _answer(mine: CheckedRecord, other: CheckedRecord) -> str:
     return "unsure" if "unsure" in (mine.answered, other.answered) else "right"
 
 
-def with_settled(verdict: Verdict, settled: list[Settled], place: RankOfStep) -> Verdict:
-    """The verdict with what a second look settled. The first call that is wrong on one side alone is named first,
-    unless the call that was named comes before it: rows compare two kernels, which is sharper than the tolerance here.
+def with_settled(
+    verdict: Verdict, settled: list[Settled], place: RankOfStep, recordings: Mapping[str, str] | None = None
+) -> Verdict:
+    """The verdict with what a second look settled; ``recordings``: their folders, by side. The first call that is wrong
+    on one side alone is named first, unless the call that was named comes before it: rows compare two kernels, which is
+    sharper than the tolerance here.
     """
     counts = Counter(answer.answer for answer in settled)
     note = said(
@@ -144,7 +148,8 @@ def with_settled(verdict: Verdict, settled: list[Settled], place: RankOfStep) ->
         counts["wrong"] + counts["reference"],
         counts["both"] + counts["unsure"] + counts["skipped"],
     )
-    summary = {**verdict.summary, "second_look": {"results": [answer.to_json() for answer in settled]}}
+    look = {"recordings": dict(recordings or {}), "results": [answer.to_json() for answer in settled]}
+    summary = {**verdict.summary, "second_look": look}
     verdict = replace(verdict, notes=(*verdict.notes, note), summary=summary)
     first = verdict.findings[0].entry if verdict.status == "diverged" and verdict.findings else None
     named = None

@@ -1,4 +1,4 @@
-"""Where the dump is, when the path that was given leads to none: too high, too low, or mistyped."""
+"""Where the dump is, when the path that was given leads to none: too high, too low, mistyped, or of another command."""
 
 from __future__ import annotations
 
@@ -18,16 +18,30 @@ _DEEPEST = 4
 _MOST_FOLDERS = 2000
 _MOST_NAMED = 4
 _HIGHEST = 4
+#: What other commands read, by the ending of a file and by what lies in a folder; the values name sentences.
+_OTHER_FILES = {
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt", ".safetensors"), "may-be-checkpoint"),
+    ".zip": "may-be-pack",
+}
+_OTHER_FOLDERS = (("is-output-of-monitor", "*-rank*-*/run.json"), ("is-of-grad-probe", "rank*/grad_summary_*.csv"))
 
 
 def where_instead(given: Path) -> str:
     """A sentence that says where the dump is, seen from a path that leads to none; empty if none is near."""
     try:
-        text = (_below(given) or _above(given)) if os.path.lexists(given) else _beside(given)
+        is_there = os.path.lexists(given)
+        text = (_below(given) or _above(given) or _other_input(given)) if is_there else _beside(given)
     except OSError:
         return ""
     # Names on a disk may hold anything; a message is one line of text.
     return text.with_values(printable_name) if isinstance(text, Wording) else printable_name(text)
+
+
+def _other_input(given: Path) -> str:
+    """For something that a different command reads: which one."""
+    if not given.is_dir():
+        return said(_OTHER_FILES[given.suffix.lower()]) if given.suffix.lower() in _OTHER_FILES else ""
+    return next((said(name) for name, pattern in _OTHER_FOLDERS if next(given.glob(pattern), None)), "")
 
 
 def _below(given: Path) -> str:

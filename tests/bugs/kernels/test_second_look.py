@@ -52,6 +52,8 @@ def test_a_kernel_that_is_wrong_on_one_side_is_named_first(pair: KernelPair, tmp
     assert verdict["findings"][0]["entry"] == "Functional.batch_norm.0.forward"
     assert verdict["findings"][0]["evidence"]["cause"] == "wrong_alone"
     assert any("other_networks.py" in line for line in verdict["findings"][0]["stack"])
+    recordings = verdict["summary"]["second_look"]["recordings"]
+    assert recordings == {side: str(tmp_path / "look" / side) for side in ("candidate", "reference")}
     settled = {one["entry"]: one["answer"] for one in verdict["summary"]["second_look"]["results"]}
     assert settled["Functional.batch_norm.0.forward"] == "wrong"
     assert "right" in settled.values()

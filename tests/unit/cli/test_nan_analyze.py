@@ -104,7 +104,7 @@ def test_the_page_opens_the_file_with_its_dump(step: Path, tmp_path: Path) -> No
     ("words", "told"),
     [
         (["-i", "nowhere"], "does not exist"),
-        (["-i", "{folder}"], "no step* or rank* folder"),
+        (["-i", "{folder}"], "folders step* and rank*"),
         (["-i", "{step}", "--threshold", "many"], "--threshold: 'many' is no number above 0"),
         (["-i", "{step}", "--threshold", "0", "--growth", "nan"], "--growth: 'nan' is no number above 0"),
         (["-i", "{step}", "-o", "{step}/rank0/dump.json"], "is a file"),

@@ -140,3 +140,13 @@ def test_what_a_scaler_skips_is_harmless(tmp_path: Path) -> None:
     (found,) = one_rank(tmp_path, data)
     assert found.harmless
     assert "scaler" in found.message
+
+
+@pytest.mark.parametrize(("largest", "zeros"), [(0.0, 2), (1.0, "some")])
+def test_zeros_that_a_logarithm_takes_are_counted_where_all_are_zero(
+    tmp_path: Path, largest: float, zeros: int | str
+) -> None:
+    given = {**leaf("1"), "shape": [2], "Max": largest, "Min": 0.0, "Mean": largest / 2, "Norm": largest}
+    result = {**leaf("1"), "shape": [2], "Max": -math.inf, "Min": -math.inf, "Mean": -math.inf, "Norm": math.inf}
+    (found,) = one_rank(tmp_path, {"Torch.log.0.forward": call([given], result)})
+    assert str(said("logarithm-of-zero", zeros)) in str(found.message)

@@ -94,3 +94,12 @@ def test_a_wrong_gradient_is_found_in_a_dump_that_ends_after_it(tmp_path: Path) 
     verdict = compare_runs(write_part(tmp_path / "part", whole, content, data), whole)
     assert verdict.status == "diverged"
     assert verdict.findings[0].entry == "Module.3.Linear.parameters_grad"
+
+
+def test_a_step_that_ends_in_its_forward_pass_has_no_loss_and_no_gradients_to_compare(tmp_path: Path) -> None:
+    whole = record_training(tmp_path / "whole", training, steps=2)
+    content = data_of(whole)
+    part = write_part(tmp_path / "part", whole, content, cut(content["data"], in_order(content["data"])[:3], []))
+    last = [path / "step1" for path in (part, whole)]
+    assert compare_runs(*last).summary["effect_on"] == []
+    assert compare_runs(part, whole).summary["effect_on"] == ["loss", "gradients", "weights"]

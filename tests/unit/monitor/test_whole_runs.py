@@ -103,6 +103,24 @@ def test_the_fault_of_the_first_of_two_monitors_is_found(tmp_path: Path) -> None
     assert diff(tmp_path / "a", tmp_path / "a").first_bad is None
 
 
+@pytest.mark.parametrize(("quantity", "in_doubt"), [(None, 19), ("update", None), ("param_updated", None)])
+def test_an_update_that_was_not_measured_may_have_come_before(
+    tmp_path: Path, quantity: Any, in_doubt: int | None
+) -> None:
+    for name, factor in (("a", 1.0), ("b", 9.0)):
+        steps = []
+        for number in range(30):
+            step = gradients(number, *[0.5 * (factor if number >= 20 else 1.0)] * 4)
+            rows = {**step.rows, **({quantity: [row("fc1.weight", 1.0)]} if quantity else {})}
+            steps.append(metrics(number, rows, scalars={"lr": 0.1}))
+        write_run(begun(tmp_path / name), steps, CsvSink())
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert found.first_bad is not None
+    assert (found.first_bad.step, found.update_in_doubt) == (20, in_doubt)
+    done = call("monitor", "diff", tmp_path / "b", tmp_path / "a")
+    assert mentions(done.stdout, "update-not-measured") == (in_doubt is not None)
+
+
 def test_a_report_of_several_runs_has_one_and_names_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

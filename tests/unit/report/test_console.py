@@ -164,7 +164,7 @@ def test_further_findings_of_other_steps_have_their_number() -> None:
 def test_agreement_says_how_far_it_is_apart() -> None:
     summary = {"pairs": 7, "explained": 7, "steps_in_common": 1, "steps_compared": 1}
     found = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0069, "rounding_tolerance": 0.125})
-    text = said("effect-at-most", "0.0069", "0.12")
+    text = said("effect-at-most", "loss, gradients, weights", "0.0069", "0.12")
     assert text in words(verdict_text(found))
     nothing = Verdict("agree", "a", "b", summary={**summary, "largest_effect": 0.0, "rounding_tolerance": 0.125})
     assert not mentions(words(verdict_text(nothing)), "effect-at-most")

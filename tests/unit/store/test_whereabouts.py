@@ -71,7 +71,7 @@ def test_a_wrong_path_is_answered_with_the_right_one(
 ) -> None:
     with pytest.raises(PathError) as caught:
         open_dump(given)
-    assert caught.value.message.endswith(f" {told}" if told else "no dump.json.")
+    assert caught.value.message.endswith(f" {told}" if told else " a dump.json.")
     for command in ("summary", "check"):
         assert main([command, given]) == 2
         assert capsys.readouterr().err == f"msprobe: {caught.value.message} [{code_of(caught.value.message)[0]}]\n"
@@ -155,3 +155,31 @@ def test_the_sentence_is_a_message_in_both_languages(tmp_path: Path) -> None:
     text = whereabouts.where_instead(tmp_path / "missing")
     assert mentions(text, "dumps-are-in")
     assert "There are" not in in_language(text, "zh")
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "name"),
+    [
+        ("run/Dec01_02-53-04-rank0-fd6e9368/run.json", "run", "is-output-of-monitor"),
+        ("run/rank0/grad_summary_0.csv", "run", "is-of-grad-probe"),
+        ("model.safetensors", "model.safetensors", "may-be-checkpoint"),
+        ("pack.zip", "pack.zip", "may-be-pack"),
+    ],
+)
+def test_what_a_different_command_reads_is_answered_with_its_name(
+    tmp_path: Path, file: str, given: str, name: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("")
+    with pytest.raises(PathError) as raised:
+        open_dump(tmp_path / given)
+    assert mentions(str(raised.value), name)
+
+
+def test_a_file_of_a_dump_is_no_checkpoint(runs: Path) -> None:
+    tensor = runs / "good" / "step0" / "rank1" / "dump_tensor_data" / "Torch.add.0.forward.output.0.pt"
+    tensor.write_text("")
+    with pytest.raises(PathError) as raised:
+        open_dump(tensor)
+    assert mentions(str(raised.value), "belongs-to-dump-of-steps")
+    assert not mentions(str(raised.value), "may-be-checkpoint")

@@ -69,6 +69,8 @@ def execute(args: argparse.Namespace) -> int:
         say(f"  {translated(said('and-so-many-more', more))}")
     if not result.by_sketches:
         say(f"  {translated(said('read-from-csv'))}")
+    if result.update_in_doubt is not None:
+        say(f"  {translated(said('update-not-measured', result.first_bad.step, result.update_in_doubt))}")
     _say_unread(result, args.top)
     return _status(result)
 
@@ -84,6 +86,7 @@ def _as_json(result: RunDifference) -> dict[str, Any]:
         "rank": result.rank,
         "run": result.run,
         "certain": difference.certain,
+        "update_in_doubt": result.update_in_doubt,
         "what": list(difference.what),
     }
     return {

@@ -6,7 +6,7 @@ from typing import Any
 
 from msprobe.compare.entry_names import operation
 from msprobe.diagnose.check.values import floats, tensors
-from msprobe.diagnose.differences.records import numbers
+from msprobe.diagnose.differences.records import numbers, numel
 from msprobe.diagnose.differences.words import dtype_word
 from msprobe.diagnose.steps.timeline import Event, Timeline
 from msprobe.messages import said
@@ -39,7 +39,7 @@ def _forward(event: Event, value: str) -> str:
         if first[1] < edge:
             return said("logarithm-of-negative", first[1])
         if first[1] == edge:
-            return said("logarithm-of-zero", given[0].get("zero", "some"))
+            return said("logarithm-of-zero", _zeros_in(given[0]))
     if word in ("sqrt", "rsqrt") and first is not None:
         if first[1] < 0:
             return said("root-of-negative", first[1])
@@ -83,10 +83,18 @@ def _backward(timeline: Timeline, event: Event, value: str) -> str:
     first = numbers(given[0]) if given else None
     poles = {"sqrt": "root", "rsqrt": "root", "log": "logarithm", "pow": "power", "norm": "norm", "div": "quotient"}
     if word in poles and first is not None and (first[1] == 0.0 or given[0].get("zero") or word == "div"):
-        zeros = given[-1].get("zero", "some") if word == "div" else given[0].get("zero", "some")
+        zeros = _zeros_in(given[-1] if word == "div" else given[0])
         return (
             said("derivative-infinite", poles[word], zeros)
             + ("; times a gradient of zero (of a later where(), for example), that is NaN" if value == "nan" else "")
             + ". Keep zero out before the call"
         )
     return "its incoming gradients are finite, its outgoing ones are not"
+
+
+def _zeros_in(leaf: dict[str, Any]) -> int | str:
+    """How many elements are zero: counted, or all where none is larger or smaller; else "some"."""
+    extent = numbers(leaf)
+    everywhere = extent is not None and extent[0] == extent[1] == 0.0
+    counted: int | str = leaf.get("zero", numel(leaf) if everywhere else "some")
+    return counted

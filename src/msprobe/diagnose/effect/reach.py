@@ -33,6 +33,9 @@ from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import effect, tensor
 from msprobe.diagnose.tolerance.judge import Judged
 
+#: What a difference may have an effect on. ``results``: of the model, where no gradients were recorded.
+EFFECTS = ("loss", "gradients", "weights", "results")
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -60,6 +63,8 @@ class Reach:
     written: frozenset[Hashable] = frozenset()
     unseen: frozenset[str] = frozenset()
     moved_otherwise: bool = False
+    #: What could be compared of :data:`EFFECTS`: what both sides recorded of them.
+    compared: frozenset[str] = frozenset()
     #: What the weights of the step are, on both sides.
     weights: Mapping[str, Held] = field(default_factory=dict, repr=False)
 
@@ -205,7 +210,20 @@ def reach_of(
         max(math.inf if unmoved else weight_difference, state_difference) if known and not comparer.crossing else None,
         unseen=frozenset() if has_calls else frozenset(sizes.keys() - stepped),
         moved_otherwise=moved_otherwise,
+        compared=_compared(judged, bool(sizes), known or bool(stepped)),
     )
+
+
+def _compared(judged: Iterable[Event], with_gradients: bool, with_weights: bool) -> frozenset[str]:
+    """What both sides recorded of :data:`EFFECTS`. ``judged``: the calls that both have."""
+    forward = [event for event in judged if event.direction == "forward" and event.is_call]
+    has = {
+        "loss": any(scalar_of(event) is not None for event in forward),
+        "gradients": with_gradients,
+        "weights": with_weights,
+        "results": bool(forward) and not with_gradients,
+    }
+    return frozenset(name for name, is_there in has.items() if is_there)
 
 
 def _clipped_norm_difference(judged: Mapping[Event, Judged]) -> float:

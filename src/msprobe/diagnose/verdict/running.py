@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msprobe.diagnose.effect.reach import EFFECTS
 from msprobe.diagnose.findings import Finding
 from msprobe.diagnose.places import Places
 from msprobe.diagnose.verdict.common import Rank, Step
@@ -47,6 +48,7 @@ class Counts:
         self._reached = 0.0
         self._tolerance = 0.0
         self._calls_explain_effect = False
+        self._effects: set[str] = set()
 
     def add(self, results: Sequence[ComparedRank]) -> None:
         """One step more, with these of its ranks."""
@@ -58,6 +60,8 @@ class Counts:
             self._answering.update(result.answering)
             self._interrupted.update(result.interrupted)
             self._reached = max(self._reached, result.reach.size)
+            if result.values and not result.interrupted:
+                self._effects |= result.reach.compared
             self._tolerance = max(self._tolerance, rounding_of(result))
             self._calls_explain_effect |= rounding_of(result) < result.reach.size <= agreeing_of(result)
             self.values &= result.values
@@ -81,6 +85,7 @@ class Counts:
             **self._calls,
             **({"little_in_common": dict(self._answering)} if self._answering and is_little(self._answering) else {}),
             "largest_effect": self._reached if math.isfinite(self._reached) else "infinite",
+            "effect_on": [name for name in EFFECTS if name in self._effects],
             "rounding_tolerance": self._tolerance,
             **({"calls_explain_effect": True} if self._calls_explain_effect else {}),
         }

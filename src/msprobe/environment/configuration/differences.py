@@ -51,7 +51,9 @@ class DifferenceSheet:
 
 
 def short(value: Any, most: int = 120) -> str:
-    """A value as a finding shows it: one line, not endless; None is nothing."""
+    """A value as a finding shows it: one line, not endless; None is nothing. Of a name with several values, these."""
+    if isinstance(value, dict) and value.get("description") == "duplicate_value":
+        value = " / ".join(map(str, value.get("values", ())))
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= most else f"{text[: most - 3]}..."
 

@@ -201,3 +201,9 @@ def test_values_of_a_stranger_of_any_kind_are_taken(tmp_path: Path) -> None:
     }
     assert not compared(tmp_path, odd, odd).differs
     assert compared(tmp_path, odd, weights({"v": ONE})).differs
+
+
+def test_the_values_of_a_name_that_has_several_are_shown_in_a_line(tmp_path: Path) -> None:
+    sides = [{STATIC: {"lr": lr}} for lr in (0.001, {"description": "duplicate_value", "values": ["0.002", 0.001]})]
+    (finding,) = part_of(compared(tmp_path, *sides), "hyperparameters").findings
+    assert (finding.bench, finding.cmp) == ("0.001", "0.002 / 0.001")
