@@ -15,7 +15,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import effect
+from msprobe.diagnose.tolerance import effect, units
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: So near are two factors of gradients that are one, in the norms of float16 (2**-10).
@@ -34,11 +34,12 @@ class OptimizerGradients:
 
     ``known``: they were recorded, on both sides. ``differ``: those that differ. ``factor``: what all of them differ by,
     if that is one number. ``clean``: but for rounding they agree, and so does what all calls after the backward pass
-    take and give that are not linear in gradients. So what was done to gradients on one side alone was undone there,
-    and not hidden by clipping. Where no calls were recorded (L0), what clipping makes of gradients is a number like no
-    other: none if one side's optimizer gets what its backward pass gave, or both get it times a power of two, as
-    scalers take it. ``scaled``: all of them are larger or smaller by a share that stands out from how much these shares
-    differ among themselves, which rounding does not do, and those of the backward pass are not.
+    take and give that are not linear in gradients, and of a factor that all had in the backward pass next to nothing is
+    left. So what was done to gradients on one side alone was undone there, and not hidden by clipping. Where no calls
+    were recorded (L0), what clipping makes of gradients is a number like no other: none if one side's optimizer gets
+    what its backward pass gave, or both get it times a power of two, as scalers take it. ``scaled``: all of them are
+    larger or smaller by a share that stands out from how much these shares differ among themselves, which rounding does
+    not do, and those of the backward pass are not.
     """
 
     known: bool = False
@@ -46,12 +47,18 @@ class OptimizerGradients:
     factor: float | None = None
     clean: bool = False
     scaled: bool = False
+    #: The logarithm of how many times larger they are, on average.
+    larger: float = 0.0
     #: What gradients may be apart by where they agree.
     rounding: float = 0.0
 
     def undo(self, distance: float) -> bool:
         """True if what gradients were apart by before is taken back: less may be left as it is."""
         return self.clean and distance > self.rounding
+
+    def keep(self, factor: float) -> bool:
+        """True if they are larger by a factor of the loss: by one that is nearer to it than to none."""
+        return factor > 0.0 and abs(self.larger - math.log(factor)) < abs(self.larger)
 
 
 def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradients:
@@ -82,21 +89,31 @@ def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradi
             clean &= all(difference.what == "value" and difference.delta <= limit for difference in changed)
     clean &= calls or _is_unscaled(*map(_ratios, backward, at_optimizer))
     factor = common_factor(differ)
-    scaled = _are_scaled(*at_optimizer) and not _are_scaled(*backward)
+    before, larger = (_times_larger(*gradients) for gradients in (backward, at_optimizer))
+    scaled = _are_scaled(larger) and not _are_scaled(before)
     clean &= factor is None or abs(factor - 1.0) <= SAME_FACTOR
+    clean &= abs(_middle(larger)) <= max(abs(_middle(before)) / units.BY_ROUNDING, SAME_FACTOR)
     clean &= _largest_difference(differ, at_optimizer[1].values(), effect.unit_of(judged), limit) <= limit
-    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled, limit)
+    return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled, _middle(larger), limit)
 
 
-def _are_scaled(ours: _Gradients, others: _Gradients) -> bool:
-    """True if the sizes of gradients differ by a share that is more than four deviations of those of single ones."""
+def _times_larger(ours: _Gradients, others: _Gradients) -> list[float]:
+    """The logarithms of how many times larger each gradient is."""
     sizes = [
         (rms(ours[name]), rms(leaf)) for name, leaf in others.items() if is_tensor(leaf) and is_tensor(ours.get(name))
     ]
-    shares = [math.log(mine / theirs) for mine, theirs in sizes if mine and theirs and math.isfinite(mine / theirs)]
+    return [math.log(mine / theirs) for mine, theirs in sizes if mine and theirs and math.isfinite(mine / theirs)]
+
+
+def _middle(shares: Sequence[float]) -> float:
+    return math.fsum(shares) / len(shares) if shares else 0.0
+
+
+def _are_scaled(shares: Sequence[float]) -> bool:
+    """True if the sizes of gradients differ by a share that is more than four deviations of those of single ones."""
     if len(shares) < _FEWEST_SCALED:
         return False
-    middle = math.fsum(shares) / len(shares)
+    middle = _middle(shares)
     spread = math.sqrt(math.fsum((share - middle) ** 2 for share in shares) / (len(shares) - 1))
     return abs(middle) > max(_DEVIATIONS * spread, SAME_FACTOR)
 

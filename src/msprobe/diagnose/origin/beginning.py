@@ -23,6 +23,7 @@ from msprobe.diagnose.origin.ledger import Suspect
 from msprobe.diagnose.origin.scene import Scene
 from msprobe.diagnose.origin.sides import StepSide
 from msprobe.diagnose.steps.randomness import is_random
+from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.tolerance.judge import Judged
@@ -237,7 +238,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
         # What one side computes and the other does not is made good nowhere.
         assert suspect.difference is not None
-        return suspect.difference.delta > allowed
+        return _distance(scene, suspect.difference) > allowed
     if lone and _is_chosen_otherwise(scene, judged):
         return True
     outer = next(
@@ -251,8 +252,47 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         return True  # whole numbers and truth values have no rounding
     if joined:
         assert suspect.difference is not None
-        return suspect.difference.delta > allowed
-    return _changes_loss(scene, judged)
+        return _distance(scene, suspect.difference) > allowed
+    return _changes_loss(scene, judged) or _changes_gradients(scene, lone)
+
+
+def _distance(scene: Scene, difference: Difference) -> float:
+    """How far two tensors are apart: by statistics, and by rows, which see the place of each element."""
+    sides = difference.left, difference.right
+    return max(difference.delta, scene.comparer.rows.between(*sides) if all(map(is_tensor, sides)) else 0.0)
+
+
+def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
+    """True if the first gradient that calls of one side alone give back to those of both is further apart than the
+    roundings of all such calls on the way to the loss: of terms as large as their largest, of which it is what is left.
+    """
+    if not lone or scene.arrival.clean:
+        return False
+    first = next((call for call in scene.judged.values() if call.event.direction == "backward"), None)
+    gradients = [difference for difference in first.changed_inputs if is_floating(difference.left)] if first else []
+    if not gradients or any(ratio_of(each.left, each.right) is not None for each in gradients):
+        return False  # A factor may be taken out again behind it.
+    allowed = _roundings_between(scene, _made_outside(scene))
+    return any(
+        is_floating(each.right) and _distance(scene, each) > allowed * _cancelled(scene, each) for each in gradients
+    )
+
+
+def _cancelled(scene: Scene, gradient: Difference) -> float:
+    """How many times larger than a gradient the largest of as many elements is that calls of one side alone give or
+    take in the backward pass.
+    """
+    leaves = [
+        leaf
+        for side in scene.sides
+        for event in side.alone
+        if event.direction == "backward"
+        for _, leaf in (*event.inputs(), *event.outputs())
+        if is_floating(leaf) and numel(leaf) == numel(gradient.left)
+    ]
+    size = max(rms(gradient.left), rms(gradient.right))
+    sizes = [rms(leaf) / size for leaf in leaves if math.isfinite(rms(leaf))] if size else [math.inf]
+    return max(sizes, default=1.0)
 
 
 def _apart(scene: Scene, judged: Judged) -> float:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from msprobe.compare.entry_names import operation, writes_in_place
 from msprobe.diagnose import operators
 from msprobe.diagnose.differences.records import Difference, is_floating, not_finite
-from msprobe.diagnose.differences.words import named, ratio_in_words
+from msprobe.diagnose.differences.words import named, ratio_in_words, ratio_of
 from msprobe.diagnose.evidence import Cause, OneSide, because
 from msprobe.diagnose.findings import FindingKind
 from msprobe.diagnose.origin.broadcast import shapes_in_words
@@ -55,6 +55,7 @@ def blame_calls(
         kind, cause = "loss_scale", "gradient_factor"
     elif kind == "structure" and ratio and _scales_loss(judged, difference, alone, missing):
         kind, cause = "loss_scale", "loss_factor"
+    keeps = cause == "loss_factor" and scene.arrival.keep(ratio_of(difference.left, difference.right) or 0.0)
     here = named(alone) + _whole_modules(alone, scene.candidate)
     there = named(missing) + _whole_modules(missing, scene.reference)
     if alone and missing:
@@ -64,7 +65,7 @@ def blame_calls(
     else:
         text = said("missing-calls", there)
     if cause == "loss_factor":
-        text += said("so-the-loss-is", ratio, what_becomes_of_gradients(scene))
+        text += said("so-the-loss-is", ratio, what_becomes_of_gradients(scene, keeps))
     elif cause == "clipping":
         clips = "only the candidate clips" if alone else "only the reference clips"
         text = said("clipping-on-one-side", clips, here or there, difference.slot, judged.event.name, ratio)
@@ -89,7 +90,8 @@ def blame_calls(
         # Clipping hides a factor, as long as it clips.
         matters=(scaled and not scene.arrival.undo(difference.delta))
         or is_measured
-        or (scene.arrival.scaled and _updates(scene, judged)),
+        or (scene.arrival.scaled and _updates(scene, judged))
+        or keeps,
         difference=difference,
     )
 
@@ -139,14 +141,16 @@ def _scales_loss(judged: Judged, difference: Difference, alone: Sequence[Event],
     )
 
 
-def what_becomes_of_gradients(scene: Scene) -> str:
-    """Whether a factor of the loss reaches the optimizer, as far as that was recorded."""
+def what_becomes_of_gradients(scene: Scene, keeps: bool = False) -> str:
+    """Whether a factor of the loss reaches the optimizer, as far as that was recorded. ``keeps``: it is known to."""
     arrival = scene.arrival
     if arrival.clean:
         return said("factor-undone-before")
     if arrival.factor is not None:
         ratio = ratio_in_words(arrival.differ[0].left, arrival.differ[0].right)
         return said("gradients-at-optimizer-are", ratio)
+    if keeps:
+        return said("gradients-at-optimizer-are", said("times-as-large", math.exp(arrival.larger)))
     if arrival.known and not arrival.differ and not scene.has_calls:
         return said("factor-undone-or-hidden")
     if arrival.known and not arrival.differ:
