@@ -27,7 +27,7 @@ from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.tolerance.roundings import is_same_number, least, roundings_limit
+from msprobe.diagnose.tolerance.roundings import is_same_number, least, rounding_count_limit, roundings_limit
 
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
@@ -264,7 +264,7 @@ def _distance(scene: Scene, difference: Difference) -> float:
 
 def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
     """True if the first gradient that calls of one side alone give back to those of both is further apart than the
-    roundings of all such calls on the way to the loss: of terms as large as their largest, of which it is what is left.
+    roundings of all such calls on the way to the loss make it.
     """
     if not lone or scene.arrival.clean:
         return False
@@ -272,27 +272,38 @@ def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
     gradients = [difference for difference in first.changed_inputs if is_floating(difference.left)] if first else []
     if not gradients or any(ratio_of(each.left, each.right) is not None for each in gradients):
         return False  # A factor may be taken out again behind it.
-    allowed = _roundings_between(scene, _made_outside(scene))
+    allowed = rounding_count_limit(
+        sum(_size_of_exponent(call) ** 2 for call in _made_outside(scene)), scene.comparer.unit_of_run
+    )
     return any(
         is_floating(each.right) and _distance(scene, each) > allowed * _cancelled(scene, each) for each in gradients
     )
 
 
+def _size_of_exponent(call: Event) -> float:
+    """How many times larger a call makes what its argument is off by, relative: an exponent as often as that is large.
+    What it gives may be the exponent of the backward pass.
+    """
+    if operation(call.stem) not in operators.EXPONENTS:
+        return 1.0
+    sizes = (rms(leaf) for _, leaf in (*call.inputs(), *call.outputs()) if is_floating(leaf))
+    return max(1.0, *filter(math.isfinite, sizes))
+
+
 def _cancelled(scene: Scene, gradient: Difference) -> float:
     """How many times larger than a gradient the largest of as many elements is that calls of one side alone give or
-    take in the backward pass.
+    take in the backward pass: it is what is left of these.
     """
-    leaves = [
-        leaf
+    size = max(rms(gradient.left), rms(gradient.right))
+    sizes = [
+        rms(leaf) / size if size else math.inf
         for side in scene.sides
         for event in side.alone
         if event.direction == "backward"
         for _, leaf in (*event.inputs(), *event.outputs())
         if is_floating(leaf) and numel(leaf) == numel(gradient.left)
     ]
-    size = max(rms(gradient.left), rms(gradient.right))
-    sizes = [rms(leaf) / size for leaf in leaves if math.isfinite(rms(leaf))] if size else [math.inf]
-    return max(sizes, default=1.0)
+    return max(filter(math.isfinite, sizes), default=1.0)
 
 
 def _apart(scene: Scene, judged: Judged) -> float:

@@ -28,7 +28,7 @@ def roundings_limit(events: Sequence[Event], unit_of_run: float) -> float:
     )
 
 
-def rounding_count_limit(count: int, unit: float) -> float:
+def rounding_count_limit(count: float, unit: float) -> float:
     """How far so many calls move a result that round to this unit."""
     return unit * (1.0 + 2.0 * math.sqrt(count))
 
