@@ -15,7 +15,7 @@ from msprobe.diagnose.steps import optimizer
 from msprobe.diagnose.steps.parameter_names import parameter_name
 from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import Event, is_tensor
-from msprobe.diagnose.tolerance import effect, units
+from msprobe.diagnose.tolerance import effect
 from msprobe.diagnose.tolerance.judge import Judged
 
 #: So near are two factors of gradients that are one, in the norms of float16 (2**-10).
@@ -92,7 +92,7 @@ def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradi
     before, larger = (_times_larger(*gradients) for gradients in (backward, at_optimizer))
     scaled = _are_scaled(larger) and not _are_scaled(before)
     clean &= factor is None or abs(factor - 1.0) <= SAME_FACTOR
-    clean &= abs(_middle(larger)) <= max(abs(_middle(before)) / units.BY_ROUNDING, SAME_FACTOR)
+    clean &= effect.is_taken_back(_middle(before), max(abs(_middle(larger)) - SAME_FACTOR, 0.0))
     clean &= _largest_difference(differ, at_optimizer[1].values(), effect.unit_of(judged), limit) <= limit
     return OptimizerGradients(known, tuple(differ), factor, known and clean, scaled, _middle(larger), limit)
 

@@ -154,6 +154,11 @@ def is_movement(distance: float, norm: float, count: int, unit: float) -> bool:
     return distance > unit * max(_MOVED, math.sqrt(_FEW_MOVED / max(count, 1))) * norm
 
 
+def is_taken_back(before: float, left: float) -> bool:
+    """True if what is left of a factor, in logarithms, is what rounding may leave of the one that gradients had."""
+    return units.BY_ROUNDING * abs(left) <= abs(before)
+
+
 def exceeds_gradient(difference: Difference, gradient: float) -> bool:
     """True if a weight is further apart than its gradient explains, which was so far apart."""
     return difference.delta > units.BY_ROUNDING * gradient
