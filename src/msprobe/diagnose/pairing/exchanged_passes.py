@@ -11,11 +11,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from msprobe.compare.number_types import epsilon_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.parameter_names import plain_name
 from msprobe.diagnose.steps.tensor_info import RecordedTensor, numel
 from msprobe.diagnose.steps.timeline import Event, Slot, Timeline, is_tensor
+from msprobe.diagnose.tolerance.units import signed_sums_limit
 from msprobe.store.rows import SUMS, Numbers, number_of
 
 #: So many sums of passes are tried on each side of a step.
@@ -78,7 +78,7 @@ def _passes_taken(timeline: Timeline, forms: set[Hashable]) -> dict[Event, list[
                 tried += 1
                 if tried > _MOST_TRIED:
                     return {}
-                added = _passes_in(numbers, passes, epsilon_of(leaf["dtype"]))
+                added = _passes_in(leaf, numbers, passes)
                 if added is not None:
                     taken.setdefault(event, []).append(added)
                     covered[_form(event), name].append(added)
@@ -114,15 +114,14 @@ def _delivered(timeline: Timeline) -> dict[int, dict[str, list[Numbers]]]:
     return {count: by_name for count, by_name in several.items() if by_name}
 
 
-def _passes_in(wanted: Numbers, passes: Sequence[Numbers], unit: float) -> _Passes | None:
-    """Which passes one after the other come to a tensor together; None if none do."""
+def _passes_in(leaf: RecordedTensor, wanted: Numbers, passes: Sequence[Numbers]) -> _Passes | None:
+    """Which passes one after the other come to the tensor ``leaf`` together; None if none do."""
     for first in range(len(passes)):
         signed, norms = [0.0] * SUMS, 0.0
         for end, numbers in enumerate(passes[first:], first + 1):
             signed = [total + more for total, more in zip(signed, numbers[2], strict=True)]
             norms += math.sqrt(numbers[1])
-            # Each of them and their sum is rounded once.
-            if math.dist(signed, wanted[2]) <= math.sqrt(SUMS) * unit * norms:
+            if math.dist(signed, wanted[2]) <= signed_sums_limit(leaf, norms):
                 return first, end
     return None
 

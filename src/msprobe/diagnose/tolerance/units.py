@@ -10,6 +10,7 @@ from typing import Any
 from msprobe.compare.number_types import EPSILON, epsilon_of
 from msprobe.diagnose.differences.records import Difference
 from msprobe.diagnose.steps.timeline import Event, Slot, is_tensor
+from msprobe.store.rows import SUMS
 
 #: The unit of single precision. Coarser types are those with few digits, of which limits in units are many percent.
 FINE = EPSILON["float32"]
@@ -82,3 +83,10 @@ def whole_numbers_up_to(leaf: Any) -> float:
 def is_coarse(leaf: Any) -> bool:
     """True for a floating-point type that has fewer digits than single precision."""
     return eps_of(leaf) > FINE
+
+
+def signed_sums_limit(leaf: Any, norms: float) -> float:
+    """How far the signed sums of a tensor may be from those of the terms that it is the sum of, as a distance of all of
+    these sums: each term and the sum are rounded once. ``norms``: of all terms together.
+    """
+    return math.sqrt(SUMS) * eps_of(leaf) * norms
