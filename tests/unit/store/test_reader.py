@@ -361,7 +361,7 @@ def test_a_link_out_of_the_dump_is_refused(tmp_path: Path) -> None:
     ("make", "message"),
     [
         (lambda path: path / "nothing", "does not exist"),
-        (lambda path: path, "holds no dump: no step"),
+        (lambda path: path, "holds no dump: neither"),
         (lambda path: (path / "pynative").mkdir() or path, 'folder ".*pynative" may be the dump'),
         (lambda path: (path / "stack.json").write_text("{}") and path / "stack.json", "must be named dump.json or"),
         (lambda path: (path / "dump.json").mkdir() or path, "cannot be read|not a regular file"),
