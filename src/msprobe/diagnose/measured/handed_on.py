@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msprobe.diagnose.measured.deviation import Deviation
 from msprobe.diagnose.measured.node import FEW_ELEMENTS, GradientPass, MeasuredResult, Node, TakenGradient
+from msprobe.diagnose.measured.own_arguments import SUMMED_IN_SINGLE
 from msprobe.diagnose.measured.tables import ENDLESS, DeviationTable, Sums, Tensors, sums_of
 from msprobe.diagnose.pairing.match import Pairing
 from msprobe.diagnose.steps.parameter_names import plain_name
+from msprobe.diagnose.steps.tensor_info import numel
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.store.rows import SUMS, Numbers, number_of
 
@@ -52,6 +54,13 @@ class GradientsHandedOn:
                 (pairing.candidate, pairing.reference), (pairing.partner, pairing.back), table.rows, strict=True
             )
         )
+        # The same of backward passes: the rows of gradients of parameters, by how many elements they have.
+        self._passed_alone: tuple[dict[int, list[Numbers]], ...] = {}, {}
+        lone = (pairing.alone(), pairing.missing())
+        for events, rows, by_count in zip(lone, table.rows, self._passed_alone, strict=True):
+            for leaf in (leaf for event in events if event.direction == "gradient" for _, leaf in event.outputs()):
+                if is_tensor(leaf) and (known := rows.numbers(number_of(leaf))) is not None:
+                    by_count.setdefault(numel(leaf), []).append(known)
         # The place of what a call gave since the backward pass began, by the sums on each side.
         self._given: tuple[dict[Sums, int], ...] = {}, {}
         # The places of the gradients of each parameter, in the order of backward passes, by how many elements it has.
@@ -227,7 +236,15 @@ class GradientsHandedOn:
         return math.hypot(*(each.distance for each in last if each.is_known)) / norm if norm else 0.0
 
     def _is_given_alone(self, place: int) -> bool:
-        return any(calls and self._key(place, side) in calls for side, calls in enumerate(self._given_alone))
+        if any(calls and self._key(place, side) in calls for side, calls in enumerate(self._given_alone)):
+            return True
+        count = self._table.of(place).count
+        return count >= FEW_ELEMENTS and any(
+            (numbers := self._numbers(place, side)) is not None
+            and math.dist(numbers[2], known[2]) <= _ROOT_OF_SUMS * SUMMED_IN_SINGLE * math.sqrt(known[1])
+            for side, by_count in enumerate(self._passed_alone)
+            for known in by_count.get(count, ())
+        )
 
     def _given_by_call(self, place: int) -> list[int]:
         """What a call gave and is, on one side, the tensor at a place; empty if there is nothing."""
