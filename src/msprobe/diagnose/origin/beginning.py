@@ -27,7 +27,7 @@ from msprobe.diagnose.steps.tensor_info import rms
 from msprobe.diagnose.steps.timeline import Event, is_tensor
 from msprobe.diagnose.tolerance import tensor, units
 from msprobe.diagnose.tolerance.judge import Judged
-from msprobe.diagnose.tolerance.roundings import is_same_number, least, rounding_count_limit, roundings_limit
+from msprobe.diagnose.tolerance.roundings import is_same_number, least, lone_gradient_limit, roundings_limit
 
 _MEASURED = frozenset(("computation", "gradient", "parameter_gradient", "recompute", "collective"))
 _FROM_OUTSIDE = frozenset(("data", "initial_weights"))
@@ -238,7 +238,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
     if joined and bool(alone.candidate) != bool(alone.reference) and any(map(_computes, lone)):
         # What one side computes and the other does not is made good nowhere.
         assert suspect.difference is not None
-        return _distance(scene, suspect.difference) > allowed
+        return suspect.difference.delta > allowed
     if lone and _is_chosen_otherwise(scene, judged):
         return True
     outer = next(
@@ -252,7 +252,7 @@ def _changes_results(scene: Scene, suspect: Suspect, judged: Judged) -> bool:
         return True  # whole numbers and truth values have no rounding
     if joined:
         assert suspect.difference is not None
-        return _distance(scene, suspect.difference) > allowed
+        return suspect.difference.delta > allowed
     return _changes_loss(scene, judged) or _changes_gradients(scene, lone)
 
 
@@ -272,7 +272,7 @@ def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
     gradients = [difference for difference in first.changed_inputs if is_floating(difference.left)] if first else []
     if not gradients or any(ratio_of(each.left, each.right) is not None for each in gradients):
         return False  # A factor may be taken out again behind it.
-    allowed = rounding_count_limit(
+    allowed = lone_gradient_limit(
         sum(_size_of_exponent(call) ** 2 for call in _made_outside(scene)), scene.comparer.unit_of_run
     )
     return any(

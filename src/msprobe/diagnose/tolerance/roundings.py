@@ -33,6 +33,13 @@ def rounding_count_limit(count: float, unit: float) -> float:
     return unit * (1.0 + 2.0 * math.sqrt(count))
 
 
+def lone_gradient_limit(count: float, unit: float) -> float:
+    """The same of a gradient that calls of one side alone give back. In types of many digits the limit of the whole
+    step is as fine as that.
+    """
+    return rounding_count_limit(count, unit) if unit > units.FINE else math.inf
+
+
 def least(unit: float) -> float:
     """What is always taken for rounding: a unit, and what calls before the recorded ones may make of one."""
     return max(unit, min(units.BY_MODULE * unit, _SEEN))
