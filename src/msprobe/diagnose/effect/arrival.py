@@ -47,7 +47,7 @@ class OptimizerGradients:
     factor: float | None = None
     clean: bool = False
     scaled: bool = False
-    #: The logarithm of how many times larger they are, on average.
+    #: The mean logarithm of the ratio of their sizes.
     larger: float = 0.0
     #: What gradients may be apart by where they agree.
     rounding: float = 0.0
@@ -57,7 +57,7 @@ class OptimizerGradients:
         return self.clean and distance > self.rounding
 
     def keep(self, factor: float) -> bool:
-        """True if they are larger by a factor of the loss: by one that is nearer to it than to none."""
+        """True if a factor of the loss is still in them: the ratio of their sizes is nearer to it than to 1."""
         return factor > 0.0 and abs(self.larger - math.log(factor)) < abs(self.larger)
 
 
@@ -98,7 +98,7 @@ def arrival_of(judged: Collection[Judged], comparer: Comparer) -> OptimizerGradi
 
 
 def _times_larger(ours: _Gradients, others: _Gradients) -> list[float]:
-    """The logarithms of how many times larger each gradient is."""
+    """The logarithm of the ratio of sizes of each gradient."""
     sizes = [
         (rms(ours[name]), rms(leaf)) for name, leaf in others.items() if is_tensor(leaf) and is_tensor(ours.get(name))
     ]

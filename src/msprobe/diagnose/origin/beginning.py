@@ -281,8 +281,8 @@ def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
 
 
 def _size_of_exponent(call: Event) -> float:
-    """How many times larger a call makes what its argument is off by, relative: an exponent as often as that is large.
-    What it gives may be the exponent of the backward pass.
+    """By how much a call enlarges the relative error of its argument: an exponent by the size of that. Its result counts,
+    too, which may be the argument of an exponent in the backward pass.
     """
     if operation(call.stem) not in operators.EXPONENTS:
         return 1.0
@@ -291,8 +291,8 @@ def _size_of_exponent(call: Event) -> float:
 
 
 def _cancelled(scene: Scene, gradient: Difference) -> float:
-    """How many times larger than a gradient the largest of as many elements is that calls of one side alone give or
-    take in the backward pass: it is what is left of these.
+    """By how much cancellation enlarges the relative error of a gradient: the largest tensor of as many elements that
+    calls of one side alone take or give in the backward pass, over the gradient, by their sizes.
     """
     size = max(rms(gradient.left), rms(gradient.right))
     sizes = [
