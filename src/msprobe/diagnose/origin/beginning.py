@@ -281,8 +281,8 @@ def _changes_gradients(scene: Scene, lone: Sequence[Event]) -> bool:
 
 
 def _size_of_exponent(call: Event) -> float:
-    """By how much a call enlarges the relative error of its argument: an exponent by the size of that. Its result counts,
-    too, which may be the argument of an exponent in the backward pass.
+    """By how much a call enlarges the relative error of its argument: an exponent by the size of that. Its result
+    counts, too, which may be the argument of an exponent in the backward pass.
     """
     if operation(call.stem) not in operators.EXPONENTS:
         return 1.0
